@@ -1,0 +1,1 @@
+"""Base: ids, errors, limits and ports. Imports nothing else of Ottla."""

@@ -1,0 +1,53 @@
+"""A value that comes later, without an event loop.
+
+Handlers and machines may not know asyncio; they answer with a Deferred when the answer has to wait.
+It is resolved or failed exactly once, always on the event loop's thread, and calls back at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from ottla.base.errors import check
+
+T = TypeVar("T")
+
+
+class Deferred(Generic[T]):
+    __slots__ = ("_callbacks", "_error", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Deferred[T]], None]] = []
+
+    def resolve(self, value: T) -> None:
+        check(not self.done, "a Deferred is resolved once")
+        self._value = value
+        self._finish()
+
+    def fail(self, error: BaseException) -> None:
+        check(not self.done, "a Deferred is resolved once")
+        self._error = error
+        self._finish()
+
+    def result(self) -> T:
+        """The value, or the error raised. Only once it is done."""
+        check(self.done, "a Deferred has no result yet")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def when_done(self, callback: Callable[[Deferred[T]], None]) -> None:
+        if self.done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def _finish(self) -> None:
+        self.done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)

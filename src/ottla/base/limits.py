@@ -1,0 +1,31 @@
+"""Every bound in one place, each with the reason for its size.
+
+A bound that a user may set is a configuration; what stands here is what a peer must not exceed
+whatever the configuration says, or the default where Kafka has no setting for it.
+"""
+
+from __future__ import annotations
+
+# A request other than Produce: the largest honest one seen is a CreateTopics of thousands of topics.
+REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE = 8 * 1024 * 1024
+
+# Structs and strings that one request may hold; a million empty structs cost 114 MiB and 1.2 s.
+REQUEST_OBJECTS_MAX = 100_000
+
+# What a compressed batch may unpack to, whatever it declares: 8 MiB, or 64 times its own size.
+DECOMPRESSED_BYTES_MAX = 8 * 1024 * 1024
+DECOMPRESSED_RATIO_MAX = 64
+
+# Above this a compressed batch is unpacked in the pool, not on the loop (about 100 µs).
+LOOP_DECOMPRESS_BYTES_MAX = 64 * 1024
+
+# Requests of one connection that wait for their answer; past it the connection is not read.
+PIPELINED_REQUESTS_MAX = 64
+
+# Bytes waiting to be sent to a peer before its requests are no longer read.
+WRITE_BUFFER_BYTES_MAX = 1024 * 1024
+
+# A peer that sends half a request or reads nothing for so long is closed.
+FRAME_STALL_MS_MAX = 30_000
+FIRST_REQUEST_MS_MAX = 10_000
+WRITE_STALL_MS_MAX = 60_000

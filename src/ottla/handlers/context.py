@@ -1,0 +1,85 @@
+"""What a handler may know and ask: the request's surroundings and the broker's services."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from ottla.base.deferred import Deferred
+from ottla.base.ids import TopicPartition
+from ottla.base.ports import Clock, Pool, Timers
+from ottla.log.partition_log import PartitionLog
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.controller import Decision
+from ottla.metadata.image import MetadataImage
+from ottla.replication.partition import Partition
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class LogDirState:
+    """One directory of `log.dirs`; `error` is set once it is offline."""
+
+    path: str
+    total_bytes: int
+    usable_bytes: int
+    error: str | None = None
+
+
+class PartitionTable(Protocol):
+    """The replicas that live on this broker."""
+
+    def find(self, topic: str, partition: int) -> Partition | None: ...
+    def all(self) -> Iterable[Partition]: ...
+    def log_dirs(self) -> list[LogDirState]: ...
+    def logs_of(self, log_dir: str) -> Iterable[PartitionLog]: ...
+
+
+class ControllerDoor(Protocol):
+    def submit(self, decide: Callable[[MetadataImage], Decision[R]]) -> Deferred[R]:
+        """Decide on the newest image, write, apply, and only then answer. One at a time."""
+        ...
+
+
+class Services(Protocol):
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    timers: Timers
+    pool: Pool
+    partitions: PartitionTable
+    controller: ControllerDoor
+
+    @property
+    def image(self) -> MetadataImage: ...
+    def new_producer_id(self) -> Deferred[int]: ...
+    def new_uuid(self) -> uuid.UUID: ...
+    def advertised_endpoint(self, broker_id: int, listener_name: str) -> tuple[str, int] | None: ...
+    def supported_apis(self, listener_name: str) -> list[tuple[int, int, int]]:
+        """(api key, lowest version, highest version) as ApiVersions tells them."""
+        ...
+
+
+@dataclass(slots=True)
+class Context:
+    services: Services
+    api_version: int
+    client_id: str | None
+    listener_name: str
+    connection_id: int
+    client_address: str = ""
+
+
+Handler = Callable[[Context, Any], Any]
+__all__ = [
+    "Context",
+    "ControllerDoor",
+    "Handler",
+    "LogDirState",
+    "PartitionTable",
+    "Services",
+    "TopicPartition",
+]
