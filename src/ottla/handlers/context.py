@@ -14,6 +14,8 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import Decision
 from ottla.metadata.image import MetadataImage
+from ottla.base.errors import StorageError
+from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 
 R = TypeVar("R")
@@ -52,9 +54,18 @@ class Services(Protocol):
     pool: Pool
     partitions: PartitionTable
     controller: ControllerDoor
+    fetch_sessions: FetchSessions
 
     @property
     def image(self) -> MetadataImage: ...
+    def request_flush(self, partition: Partition) -> Deferred[None]:
+        """Done when what is appended by now is on the disk; one sync answers all who wait."""
+        ...
+
+    def storage_failed(self, failure: StorageError) -> None:
+        """Take the log dir that failed offline."""
+        ...
+
     def new_producer_id(self) -> Deferred[int]: ...
     def new_uuid(self) -> uuid.UUID: ...
     def advertised_endpoint(self, broker_id: int, listener_name: str) -> tuple[str, int] | None: ...

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ottla.base.errors import ProtocolError, check
 from ottla.base.ports import Buffer
+from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -23,7 +24,9 @@ from ottla.protocol.error_codes import (
     POLICY_VIOLATION,
     UNKNOWN_LEADER_EPOCH,
 )
+from ottla.records import compression
 from ottla.records.batch_header import Header
+from ottla.records.validation import ProduceRules
 from ottla.replication.leader_progress import LeaderProgress
 
 
@@ -37,6 +40,8 @@ class Waiter(Protocol):
 class Partition:
     __slots__ = (
         "_progress",
+        "_rules",
+        "_rules_config",
         "_waiters",
         "epoch_start_offset",
         "high_watermark",
@@ -63,6 +68,8 @@ class Partition:
         self.epoch_start_offset = 0
         self._progress: LeaderProgress | None = None
         self._waiters: dict[Waiter, None] = {}
+        self._rules: ProduceRules | None = None
+        self._rules_config: LogConfig | None = None
 
     # -- role -------------------------------------------------------------------------------
 
@@ -125,6 +132,14 @@ class Partition:
     def has_enough_in_sync(self) -> bool:
         return self._progress is not None and self._progress.has_enough_in_sync()
 
+    def produce_rules(self, zstd_allowed: bool) -> ProduceRules:
+        """What a produced batch is checked against; made anew only when the settings change."""
+        config = self.log.config if self.log is not None else LogConfig()
+        if self._rules is None or config is not self._rules_config:
+            self._rules = rules_of(config, True)
+            self._rules_config = config
+        return self._rules if zstd_allowed else rules_of(config, False)
+
     def append(self, batch: Buffer, header: Header, now_ms: int) -> Appended:
         """Append one validated batch as the leader. Errors are ProtocolError or StorageError."""
         log = self.log
@@ -184,3 +199,22 @@ class Partition:
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             waiter.on_gone(self)
+
+
+def rules_of(config: LogConfig, zstd_allowed: bool) -> ProduceRules:
+    codec = compression.codec_of(config.compression_type)
+    levels = {
+        compression.GZIP: config.compression_gzip_level,
+        compression.LZ4: config.compression_lz4_level,
+        compression.ZSTD: config.compression_zstd_level,
+    }
+    return ProduceRules(
+        max_message_bytes=config.max_message_bytes,
+        compression_codec=codec,
+        compression_level=None if codec is None else levels.get(codec),
+        timestamp_type=config.message_timestamp_type,
+        before_max_ms=config.message_timestamp_before_max_ms,
+        after_max_ms=config.message_timestamp_after_max_ms,
+        compacted="compact" in config.cleanup_policy,
+        zstd_allowed=zstd_allowed,
+    )

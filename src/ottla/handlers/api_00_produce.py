@@ -1,0 +1,288 @@
+"""Produce 3-13 (advertised from 0, because old librdkafka turns compression off otherwise).
+
+v7 zstd; v8 record errors; v9 flexible; v10 leader hints (KIP-951); v12 transactions version 2;
+v13 topic ids. One batch a partition; the bytes are checked at the door and stored as they came.
+
+Never holds a view of the request's buffer past its return: what waits for the pool is copied.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from ottla.base.deferred import Deferred
+from ottla.base.errors import ProtocolError, StorageError
+from ottla.handlers.context import Context
+from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
+from ottla.log.log_config import LONG_MAX
+from ottla.log.partition_log import Appended
+from ottla.protocol.error_codes import (
+    INVALID_REQUIRED_ACKS,
+    INVALID_TOPIC_EXCEPTION,
+    INVALID_TXN_STATE,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_ENOUGH_REPLICAS,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from ottla.protocol.produce import ProduceRequest, pack_produce_response, read_produce_request
+from ottla.records.batch_header import ATTRIBUTES, MAX_TIMESTAMP, TRANSACTIONAL_MASK
+from ottla.records.validation import (
+    InvalidRecords,
+    Validated,
+    needs_pool,
+    validate_produced,
+)
+from ottla.replication.partition import Partition
+
+API_KEY = 0
+VERSIONS = (3, 13)
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
+Produced = tuple[Any, ...]
+
+
+def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None] | None:
+    request = read_produce_request(context.api_version, body)
+    if not -1 <= request.acks <= 1:
+        return _finish(context, request, _refuse_all(request, INVALID_REQUIRED_ACKS))
+    work = _Work(context, request)
+    work.start()
+    if work.pending == 0:
+        return _finish(context, request, work.results)
+    return work.answer
+
+
+def _refuse_all(request: ProduceRequest, code: int) -> list[list[Produced]]:
+    return [
+        [_failed(index, code) for index, _ in partitions] for _, _, partitions in request.topics
+    ]
+
+
+def _failed(
+    index: int,
+    code: int,
+    message: str | None = None,
+    log_start_offset: int = -1,
+    record_errors: Any = NO_ERRORS,
+) -> Produced:
+    return (index, code, -1, -1, log_start_offset, record_errors, message, None)
+
+
+def _finish(
+    context: Context, request: ProduceRequest, results: list[list[Produced]]
+) -> Reply | None:
+    if request.acks == 0:
+        for partitions in results:
+            for produced in partitions:
+                if produced[1] != NONE:
+                    raise CloseConnection(f"produce with acks=0 failed with code {produced[1]}")
+        return None
+    topics = [
+        (name, topic_id, partitions)
+        for (name, topic_id, _), partitions in zip(request.topics, results, strict=True)
+    ]
+    body = pack_produce_response(context.api_version, topics)
+    return Reply([body], len(body))
+
+
+class _Work:
+    """One request under way: a result per partition, some of which may still be awaited."""
+
+    __slots__ = ("answer", "context", "now_ms", "pending", "request", "results")
+
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        self.context = context
+        self.request = request
+        self.results: list[list[Produced]] = []
+        self.pending = 0
+        self.answer: Deferred[Reply | None] = Deferred()
+        self.now_ms = context.services.clock.wall_ms()
+
+    def start(self) -> None:
+        for name, topic_id, partitions in self.request.topics:
+            row: list[Produced] = []
+            self.results.append(row)
+            for index, records in partitions:
+                row.append(())
+                self._start_one(row, self._name_of(name, topic_id), index, records)
+
+    def _name_of(self, name: str | None, topic_id: uuid.UUID | None) -> str | None:
+        if topic_id is None:
+            return name
+        return self.context.services.image.topic_names_by_id.get(topic_id)
+
+    def _start_one(
+        self, row: list[Produced], name: str | None, index: int, records: memoryview | None
+    ) -> None:
+        place = len(row) - 1
+        if name is None:
+            row[place] = _failed(index, UNKNOWN_TOPIC_ID)
+            return
+        partition = self.context.services.partitions.find(name, index)
+        refusal = self._refusal(partition, name, index)
+        if refusal != NONE or partition is None:
+            row[place] = _failed(index, refusal)
+            return
+        rules = partition.produce_rules(self.context.api_version >= 7)
+        try:
+            if records is not None and needs_pool(records, rules):
+                self._validate_in_pool(row, place, partition, bytes(records), rules)
+                return
+            validated = validate_produced(records, rules, self.now_ms)
+        except ProtocolError as refused:
+            row[place] = _refused(partition, index, refused)
+            return
+        self._append(row, place, partition, validated)
+
+    def _refusal(self, partition: Partition | None, name: str, index: int) -> int:
+        if name in INTERNAL_TOPICS:
+            return INVALID_TOPIC_EXCEPTION
+        if partition is None:
+            topic = self.context.services.image.topics.get(name)
+            known = topic is not None and index in topic.partitions
+            return NOT_LEADER_OR_FOLLOWER if known else UNKNOWN_TOPIC_OR_PARTITION
+        code = partition.check_leader(-1)
+        if code == NONE and self.request.acks == -1 and not partition.has_enough_in_sync():
+            return NOT_ENOUGH_REPLICAS
+        return code
+
+    def _validate_in_pool(
+        self, row: list[Produced], place: int, partition: Partition, records: bytes, rules: Any
+    ) -> None:
+        if not isinstance(self.answer, OrderedDeferred):
+            self.answer = OrderedDeferred()
+        self.pending += 1
+
+        def validated(outcome: Deferred[Validated]) -> None:
+            try:
+                self._append(row, place, partition, outcome.result())
+            except ProtocolError as refused:
+                row[place] = _refused(partition, partition.partition, refused)
+            self._one_less()
+
+        view = memoryview(records)
+        job = self.context.services.pool.run(validate_produced, view, rules, self.now_ms)
+        job.when_done(validated)
+
+    def _append(
+        self, row: list[Produced], place: int, partition: Partition, validated: Validated
+    ) -> None:
+        header = validated.header
+        index = partition.partition
+        if header[ATTRIBUTES] & TRANSACTIONAL_MASK:
+            # No coordinator hands out transactions yet, so nobody can have begun this one.
+            row[place] = _failed(index, INVALID_TXN_STATE)
+            return
+        try:
+            appended = partition.append(validated.batch, header, self.now_ms)
+        except ProtocolError as refused:
+            row[place] = _refused(partition, index, refused)
+            return
+        except StorageError as failure:
+            self.context.services.storage_failed(failure)
+            row[place] = _failed(index, KAFKA_STORAGE_ERROR)
+            return
+        log = partition.log
+        append_time_ms = -1
+        if log is not None and log.config.message_timestamp_type == "LogAppendTime":
+            append_time_ms = header[MAX_TIMESTAMP]
+        row[place] = (
+            index,
+            NONE,
+            appended.base_offset,
+            append_time_ms,
+            appended.log_start_offset,
+            NO_ERRORS,
+            None,
+            None,
+        )
+        self._wait_if_needed(row, place, partition, appended)
+
+    def _wait_if_needed(
+        self, row: list[Produced], place: int, partition: Partition, appended: Appended
+    ) -> None:
+        log = partition.log
+        if log is not None and log.config.flush_messages != LONG_MAX:
+            self._wait_for_flush(row, place, partition)
+        if self.request.acks == -1 and partition.high_watermark <= appended.last_offset:
+            self.pending += 1
+            _CommitWait(self, row, place, partition, appended.last_offset)
+
+    def _wait_for_flush(self, row: list[Produced], place: int, partition: Partition) -> None:
+        log = partition.log
+        if log is None or log.unflushed_messages < log.config.flush_messages:
+            return
+        self.pending += 1
+
+        def flushed(outcome: Deferred[None]) -> None:
+            try:
+                outcome.result()
+            except StorageError:
+                row[place] = _failed(partition.partition, KAFKA_STORAGE_ERROR)
+            self._one_less()
+
+        self.context.services.request_flush(partition).when_done(flushed)
+
+    def _one_less(self) -> None:
+        self.pending -= 1
+        if self.pending:
+            return
+        try:
+            reply = _finish(self.context, self.request, self.results)
+        except CloseConnection as closed:
+            self.answer.fail(closed)
+        else:
+            self.answer.resolve(reply)
+
+
+class _CommitWait:
+    """acks=all, parked until the high watermark has passed the batch, or time is up."""
+
+    __slots__ = ("last_offset", "partition", "place", "row", "timer", "work")
+
+    def __init__(
+        self,
+        work: _Work,
+        row: list[Produced],
+        place: int,
+        partition: Partition,
+        last_offset: int,
+    ) -> None:
+        self.work = work
+        self.row = row
+        self.place = place
+        self.partition = partition
+        self.last_offset = last_offset
+        timers = work.context.services.timers
+        self.timer = timers.call_later(max(work.request.timeout_ms, 0), self._timed_out)
+        partition.add_waiter(self)
+
+    def on_progress(self, partition: Partition, new_bytes: int) -> None:
+        if partition.high_watermark > self.last_offset:
+            self._done()
+
+    def on_gone(self, partition: Partition) -> None:
+        code = partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER
+        self.row[self.place] = _failed(partition.partition, code)
+        self._done()
+
+    def _timed_out(self) -> None:
+        self.row[self.place] = _failed(self.partition.partition, REQUEST_TIMED_OUT)
+        self._done()
+
+    def _done(self) -> None:
+        self.timer.cancel()
+        self.partition.remove_waiter(self)
+        self.work._one_less()
+
+
+def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:
+    start = -1 if partition.log is None else partition.log.log_start_offset
+    errors = refused.record_errors if isinstance(refused, InvalidRecords) else NO_ERRORS
+    return _failed(index, refused.code, refused.message or None, start, errors)
