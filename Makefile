@@ -1,0 +1,99 @@
+# Ottla: make run (serve on 127.0.0.1:9092), make test (lint and tests). `make help` lists the rest.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+
+# Kafka's jars: another directory that holds them can be named in the environment.
+export OTTLA_KAFKA_JARS ?= $(abspath .cache/kafka)
+# Tests take their seeds from the sources (tests/seeds.py); Python's own hashes must not differ either.
+export PYTHONHASHSEED ?= 0
+# Arguments for pytest, such as ARGS="-k codec tests/compat".
+ARGS ?=
+# Processes that run the tests; one would leave the other cores idle while it waits for a JVM.
+JOBS ?= 2
+
+.PHONY: help setup run test-setup test unit compat lint format bench chaos kafka-jars kcat coverage-table lock wheel clean
+
+help: ## This list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
+
+# ------------------------------------------------------------------------------------------ setup
+setup: $(VENV)/setup.stamp ## A virtual environment with the locked runtime and .venv/bin/ottla
+
+$(VENV)/python.stamp:
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
+	@echo "setup: virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/lock.stamp: requirements/lock.txt $(VENV)/python.stamp
+	@echo "setup: runtime from requirements/lock.txt"
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements/lock.txt
+	@touch $@
+
+$(VENV)/setup.stamp: pyproject.toml $(VENV)/lock.stamp
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup ## Serve on 127.0.0.1:9092 in the foreground (ARGS= goes to ottla serve)
+	@exec $(BIN)/ottla serve $(ARGS)
+
+# ------------------------------------------------------------------------------------------ tests
+$(VENV)/test.stamp: requirements/test-lock.txt $(VENV)/setup.stamp
+	@echo "test-setup: test tools from requirements/test-lock.txt"
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements/test-lock.txt
+	@touch $@
+
+test-setup: $(VENV)/test.stamp kcat kafka-jars ## What the tests need beside the runtime
+
+kcat: ## kcat from Debian, if it is missing
+	@tools/install_kcat.sh
+
+kafka-jars: ## Apache Kafka's jars from Maven into .cache/kafka, checked by sha256
+	@tools/fetch_kafka.sh
+
+test: test-setup ## Lint, then every test
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+
+unit: $(VENV)/test.stamp ## Only the tests that start no process
+	@$(BIN)/python -m pytest tests/tidy tests/unit tests/stories tests/property $(ARGS)
+
+compat: test-setup ## Only the stock clients and tools (OTTLA_COMPAT_BOOTSTRAP=host:port judges another broker)
+	@$(BIN)/python -m pytest tests/compat $(ARGS)
+
+lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter, the tidy test
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache | sed -n '/KEPT\|BROKEN\|->/p'
+	@$(BIN)/python -m pytest --quiet --no-header -p no:cacheprovider tests/tidy
+
+format: $(VENV)/test.stamp ## Let ruff put the sources in shape
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+chaos: test-setup ## kill -9 and crash states at full length
+	@OTTLA_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
+	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
+
+# ------------------------------------------------------------------------------------ maintenance
+coverage-table: setup ## Write docs/reference/api-coverage.md anew from the handlers
+	@$(BIN)/python tools/api_coverage.py --write
+
+lock: ## Write requirements/*lock.txt anew (UPGRADE=1 for the newest versions)
+	@PYTHON=$(PYTHON) UPGRADE=$(UPGRADE) tools/lock.sh
+
+wheel: setup ## A wheel in dist/
+	@$(BIN)/python -m hatchling build --target wheel
+
+clean: ## Remove what setup and tests left behind (not .cache/kafka)
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .cache/lock-venv

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# kcat is a command-line client that the compat tests run. Installs it from Debian if it is missing.
+set -euo pipefail
+command -v kcat >/dev/null && exit 0
+if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+  echo "test-setup: kcat is missing; install it first (Debian, Ubuntu: sudo apt-get install kcat)" >&2
+  exit 1
+fi
+echo "test-setup: installing kcat from Debian"
+export DEBIAN_FRONTEND=noninteractive
+apt-get install --yes --quiet=2 --no-install-recommends kcat >/dev/null 2>&1 ||
+  { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends kcat >/dev/null; }
