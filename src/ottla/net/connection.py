@@ -1,0 +1,266 @@
+"""One peer: frames in, answers out, in order, with bounds on everything the peer decides.
+
+Reads straight from the socket (`add_reader` on a non-blocking socket measured as fast as a uvloop
+transport, and leaves the descriptor free for `sendfile`). Frames that arrive whole are handled
+where they were received, in a buffer that all connections share; only a frame that comes in pieces
+gets memory of its own. A handler must not keep a view of its frame past its return.
+
+A peer that does not read its answers is not read from; a peer that stalls is closed by the sweep.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ottla.base.deferred import Deferred
+from ottla.base.errors import MalformedRequest
+from ottla.base.limits import (
+    FIRST_REQUEST_MS_MAX,
+    FRAME_STALL_MS_MAX,
+    PIPELINED_REQUESTS_MAX,
+    WRITE_BUFFER_BYTES_MAX,
+    WRITE_STALL_MS_MAX,
+)
+from ottla.handlers.reply import CloseConnection, OrderedDeferred, Part
+from ottla.net.incoming import FrameError, Incoming
+from ottla.net.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from ottla.net.processor import Processor
+
+log = logging.getLogger("ottla.net")
+
+Answer = list[Part] | None
+
+
+class _Slot:
+    """The place of one request's answer in the order of answers."""
+
+    __slots__ = ("answer", "ready")
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.answer: Answer = None
+
+
+class Connection:
+    __slots__ = (
+        "_barrier",
+        "_closed",
+        "_descriptor",
+        "_incoming",
+        "_outgoing",
+        "_processor",
+        "_reading",
+        "_slots",
+        "_socket",
+        "_writing",
+        "answered",
+        "client_address",
+        "client_id_bytes",
+        "client_id_text",
+        "connection_id",
+        "last_progress_ms",
+        "last_read_ms",
+        "listener_name",
+        "opened_ms",
+    )
+
+    def __init__(
+        self, processor: Processor, connected: socket.socket, listener_name: str, connection_id: int
+    ) -> None:
+        self._processor = processor
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self.listener_name = listener_name
+        self.connection_id = connection_id
+        self.client_address = str(connected.getpeername()[0])
+        self.client_id_bytes: bytes | None = None  # the last one seen, decoded once
+        self.client_id_text: str | None = None
+        self._incoming = Incoming(processor.scratch, processor.memory)
+        self._outgoing = Outgoing(connected, processor.pool, self._flush)
+        self._slots: deque[_Slot] = deque()
+        self._barrier = False
+        self._reading = False
+        self._writing = False
+        self._closed = False
+        self.answered = 0
+        self.opened_ms = self.last_read_ms = self.last_progress_ms = processor.now_ms()
+        self._resume_reading()
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        try:
+            received = self._incoming.receive(self._socket)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self.close()
+            return
+        self.last_read_ms = self._processor.now_ms()
+        self._handle_frames()
+
+    def _handle_frames(self) -> None:
+        """Handle every whole frame at hand, until an answer must be waited for."""
+        incoming = self._incoming
+        try:
+            while not self._barrier and len(self._slots) < PIPELINED_REQUESTS_MAX:
+                frame = incoming.next_frame()
+                if frame is None:
+                    break
+                self._handle(frame)
+                if self._closed or (
+                    self._outgoing.bytes_queued > WRITE_BUFFER_BYTES_MAX and not self._drained()
+                ):
+                    break
+        except (FrameError, MalformedRequest, CloseConnection) as refused:
+            self._refuse(refused)
+            return
+        except Exception:  # the last line of defence: one bad request must not end the broker
+            log.exception("request of %s failed", self.client_address)
+            self.close()
+        if not self._closed:
+            incoming.put_aside()
+            self._flush()
+
+    def _drained(self) -> bool:
+        """Cheap requests with dear answers: send before more of them are handled."""
+        try:
+            return self._outgoing.pump()
+        except OSError:
+            self.close()
+            return False
+
+    def _handle(self, frame: memoryview) -> None:
+        outcome = self._processor.dispatch(self, frame)
+        if isinstance(outcome, Deferred):
+            slot = _Slot()
+            self._slots.append(slot)
+            if isinstance(outcome, OrderedDeferred) and not outcome.done:
+                self._barrier = True
+            outcome.when_done(lambda done: self._on_answer(slot, done))
+        elif self._slots:
+            slot = _Slot()
+            slot.ready, slot.answer = True, outcome
+            self._slots.append(slot)
+        else:
+            self.answered += 1
+            if outcome is not None:
+                self._outgoing.put(outcome)
+
+    def _refuse(self, refused: Exception) -> None:
+        self._processor.complain(self.client_address, str(refused))
+        # What was answered before is still owed, as far as the socket takes it at once.
+        self._flush()
+        self.close()
+
+    # -- answers ----------------------------------------------------------------------------
+
+    def _on_answer(self, slot: _Slot, outcome: Deferred[Answer]) -> None:
+        was_barrier = isinstance(outcome, OrderedDeferred)
+        if self._closed:
+            return
+        try:
+            slot.answer = outcome.result()
+        except CloseConnection as refused:
+            self._refuse(refused)
+            return
+        except Exception:
+            log.exception("request of %s failed", self.client_address)
+            self.close()
+            return
+        slot.ready = True
+        if was_barrier:
+            self._barrier = False
+        self._collect()
+        if self._incoming.has_aside():
+            self._handle_frames()
+        else:
+            self._flush()
+
+    def _collect(self) -> None:
+        """Move answers, in the order of their requests, to what is sent."""
+        slots = self._slots
+        while slots and slots[0].ready:
+            answer = slots.popleft().answer
+            self.answered += 1
+            if answer is not None:
+                self._outgoing.put(answer)
+
+    def _flush(self) -> None:
+        if self._closed:
+            return
+        if self._outgoing:
+            try:
+                done = self._outgoing.pump()
+            except OSError:
+                self.close()
+                return
+            self.last_progress_ms = self._processor.now_ms()
+            self._watch_writable(not done and not self._outgoing.waiting)
+            if not done:
+                self._pause_reading()
+                return
+        self._watch_writable(False)
+        if self._barrier or len(self._slots) >= PIPELINED_REQUESTS_MAX:
+            self._pause_reading()
+        elif self._incoming.has_aside() and not self._incoming.is_partial():
+            self._processor.call_soon(self._continue)
+        else:
+            self._resume_reading()
+
+    def _continue(self) -> None:
+        if not self._closed:
+            self._handle_frames()
+
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted != self._writing:
+            self._writing = wanted
+            if wanted:
+                self._processor.loop.add_writer(self._descriptor, self._flush)
+            else:
+                self._processor.loop.remove_writer(self._descriptor)
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._processor.loop.remove_reader(self._descriptor)
+
+    def _resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._processor.loop.add_reader(self._descriptor, self._on_readable)
+
+    # -- end --------------------------------------------------------------------------------
+
+    def overdue(self, now_ms: int, idle_ms_max: int) -> str | None:
+        """Why the sweep should close this connection, if it should."""
+        if self._outgoing:
+            if now_ms - self.last_progress_ms > WRITE_STALL_MS_MAX:
+                return "it does not read its answers"
+            return None
+        if self._incoming.is_partial():
+            if now_ms - self.last_read_ms > FRAME_STALL_MS_MAX:
+                return "it sent half a request and stalled"
+            if self.answered == 0 and now_ms - self.opened_ms > FIRST_REQUEST_MS_MAX:
+                return "no whole request came in time"
+        if not self._slots and now_ms - self.last_read_ms > idle_ms_max:
+            return "idle"
+        return None
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._pause_reading()
+        self._watch_writable(False)
+        self._incoming.release()
+        self._socket.close()
+        self._processor.forget(self)

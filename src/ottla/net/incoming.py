@@ -1,0 +1,168 @@
+"""Frames of one connection, cut out of the stream of bytes.
+
+Bytes are received into a scratch buffer that every connection of the processor shares, so an idle
+connection owns no memory. What does not make a whole frame is put aside: small pieces as they are,
+a large frame in a buffer of its own that grows with the bytes that have really come, never with
+the size that the peer declares.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from ottla.base.errors import OttlaError
+from ottla.base.limits import REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE
+
+SIZE = struct.Struct(">i")
+SIZE_AND_KEY = struct.Struct(">ih")
+PRODUCE_KEY = 0
+
+# A frame above this is collected in a buffer of its own; below, copying the pieces is cheaper.
+OWN_BUFFER_BYTES_MIN = 32 * 1024
+OWN_BUFFER_BYTES_FIRST = 1024 * 1024
+
+
+class FrameError(OttlaError):
+    """A frame that no honest client sends; the connection is closed."""
+
+
+class FrameMemory:
+    """Memory for frames in pieces: a bound over all connections, and one buffer kept for reuse."""
+
+    __slots__ = ("_kept", "bytes_max", "bytes_used", "frame_bytes_max", "other_bytes_max")
+
+    def __init__(self, bytes_max: int, frame_bytes_max: int, other_bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        self.other_bytes_max = other_bytes_max or REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE
+        self.bytes_used = 0
+        self._kept: bytearray | None = None
+
+    def take(self, size: int) -> bytearray:
+        if self.bytes_used + size > self.bytes_max:
+            raise FrameError("requests under way exceed the memory set aside for them")
+        self.bytes_used += size
+        kept = self._kept
+        if kept is not None and len(kept) >= size:
+            self._kept = None
+            self.bytes_used += len(kept) - size
+            return kept
+        return bytearray(size)
+
+    def give_back(self, buffer: bytearray) -> None:
+        self.bytes_used -= len(buffer)
+        if len(buffer) <= 2 * OWN_BUFFER_BYTES_FIRST:
+            self._kept = buffer
+
+
+class Incoming:
+    __slots__ = ("_aside", "_end", "_have", "_memory", "_need", "_own", "_position", "_scratch")
+
+    def __init__(self, scratch: bytearray, memory: FrameMemory) -> None:
+        self._scratch = memoryview(scratch)
+        self._memory = memory
+        self._position = 0  # of the next byte to look at, in the scratch buffer
+        self._end = 0
+        self._aside = b""
+        self._own: bytearray | None = None
+        self._have = 0
+        self._need = 0
+
+    def receive(self, connected: socket.socket) -> int:
+        own = self._own
+        if own is not None:
+            return self._receive_own(connected, own)
+        start = len(self._aside)
+        received = connected.recv_into(self._scratch[start:])
+        if start:
+            self._scratch[:start] = self._aside
+            self._aside = b""
+        self._position, self._end = 0, start + received
+        return received
+
+    def _receive_own(self, connected: socket.socket, own: bytearray) -> int:
+        if self._have == len(own):
+            own = self._grow(own)
+        with memoryview(own) as whole:
+            received = connected.recv_into(whole[self._have : self._need])
+        self._have += received
+        return received
+
+    def _grow(self, own: bytearray) -> bytearray:
+        larger = self._memory.take(min(self._need, 2 * len(own)))
+        larger[: self._have] = own[: self._have]
+        self._memory.give_back(own)
+        self._own = larger
+        return larger
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame, valid until the next call, or None if there is none at hand."""
+        own = self._own
+        if own is not None:
+            if self._have < self._need:
+                return None
+            self._own = None
+            # Given back at once: nobody else receives before the handler has returned.
+            self._memory.give_back(own)
+            return memoryview(own)[4 : self._need]
+        if self._position == self._end and self._aside:
+            self._restore()
+        left = self._end - self._position
+        if left < SIZE.size:
+            return None
+        size = self._frame_size(left)
+        if left - SIZE.size < size:
+            return None
+        start = self._position + SIZE.size
+        self._position = start + size
+        return self._scratch[start : start + size]
+
+    def _restore(self) -> None:
+        aside, self._aside = self._aside, b""
+        self._scratch[: len(aside)] = aside
+        self._position, self._end = 0, len(aside)
+
+    def _frame_size(self, left: int) -> int:
+        size: int = SIZE.unpack_from(self._scratch, self._position)[0]
+        if size <= 0 or size > self._memory.frame_bytes_max:
+            raise FrameError(f"a frame of {size} bytes is not acceptable")
+        if left >= SIZE_AND_KEY.size and size > self._memory.other_bytes_max:
+            key = SIZE_AND_KEY.unpack_from(self._scratch, self._position)[1]
+            if key != PRODUCE_KEY:
+                raise FrameError(f"a frame of {size} bytes is too large for API key {key}")
+        return size
+
+    def put_aside(self) -> None:
+        """Keep what is left in the scratch buffer, which another connection will overwrite."""
+        left = self._end - self._position
+        if left == 0:
+            return
+        rest = self._scratch[self._position : self._end]
+        self._position = self._end = 0
+        if left >= SIZE.size:
+            need = SIZE.size + SIZE.unpack_from(rest)[0]
+            if need > OWN_BUFFER_BYTES_MIN and need > left:
+                own = self._memory.take(min(need, max(OWN_BUFFER_BYTES_FIRST, 2 * left)))
+                own[:left] = rest
+                self._own, self._have, self._need = own, left, need
+                return
+        self._aside = bytes(rest)
+
+    def has_aside(self) -> bool:
+        return bool(self._aside) or self._own is not None
+
+    def is_partial(self) -> bool:
+        """Whether the bytes put aside are less than one frame."""
+        if self._own is not None:
+            return self._have < self._need
+        aside = self._aside
+        if not aside:
+            return False
+        return len(aside) < SIZE.size or len(aside) < SIZE.size + SIZE.unpack_from(aside)[0]
+
+    def release(self) -> None:
+        if self._own is not None:
+            self._memory.give_back(self._own)
+            self._own = None
+        self._aside = b""
