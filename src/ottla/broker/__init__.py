@@ -1,0 +1,1 @@
+"""Broker: configuration, wiring, life cycle, health, metrics. Decides nothing."""

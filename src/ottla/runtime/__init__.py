@@ -1,0 +1,1 @@
+"""Runtime: the driver that runs effects: clocks, timers, threads, stores, files."""

@@ -1,0 +1,64 @@
+"""`/metrics`, `/healthz` and `/readyz` on a loopback port, for scrapers and supervisors.
+
+Three fixed paths need no framework: a request line is read within bounds, answered, and the
+connection closed. What the pages say comes from the functions given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+REQUEST_BYTES_MAX = 8 * 1024
+REQUEST_SECONDS_MAX = 5.0
+
+Page = Callable[[], tuple[int, str]]
+REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
+
+
+class HttpEndpoint:
+    def __init__(self, pages: dict[str, Page]) -> None:
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        self._server = await asyncio.start_server(
+            self._serve, host, port, limit=REQUEST_BYTES_MAX
+        )
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                status, text = self._page_of(head)
+                writer.write(_response(status, text))
+                await writer.drain()
+        except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError):
+            pass  # a scraper that goes away or talks nonsense is owed nothing
+        finally:
+            writer.close()
+
+    def _page_of(self, head: bytes) -> tuple[int, str]:
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or words[0] not in ("GET", "HEAD"):
+            return 400, "only GET is served here\n"
+        page = self._pages.get(words[1].split("?", 1)[0])
+        if page is None:
+            return 404, "served here: " + " ".join(sorted(self._pages)) + "\n"
+        return page()
+
+
+def _response(status: int, text: str) -> bytes:
+    body = text.encode()
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\n"
+        "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,119 @@
+"""From a frame to its answer: header, version check, decoding, handler, encoding.
+
+The one place that knows both the wire and the handlers. A request that is no request raises
+MalformedRequest, and the connection closes it; what a handler refuses is in its answer.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ottla.base.deferred import Deferred
+from ottla.base.errors import MalformedRequest
+from ottla.handlers import registry
+from ottla.handlers.context import Context, Services
+from ottla.handlers.reply import OrderedDeferred, Part, Reply
+from ottla.protocol import api_keys
+from ottla.protocol.headers import read_request_header, response_header
+from ottla.protocol.messages import decode_request, encode_response
+from ottla.runtime.request_stats import ApiStats, RequestStats
+
+SIZE = struct.Struct(">i")
+Answer = list[Part] | None
+
+
+class Peer(Protocol):
+    """What the dispatcher wants to know of a connection."""
+
+    listener_name: str
+    connection_id: int
+    client_address: str
+
+
+class Dispatcher:
+    def __init__(self, services: Services, stats: RequestStats) -> None:
+        self._services = services
+        self._stats = stats
+
+    def dispatch(self, peer: Peer, frame: memoryview) -> Answer | Deferred[Answer]:
+        started_ns = time.perf_counter_ns()
+        header = read_request_header(frame)
+        key, version = header.api_key, header.api_version
+        self._stats.bytes_in += len(frame) + SIZE.size
+        if not registry.is_served(key, version):
+            return self._unserved(key, version, header.correlation_id)
+        context = Context(
+            self._services,
+            version,
+            header.client_id,
+            peer.listener_name,
+            peer.connection_id,
+            peer.client_address,
+        )
+        body = frame[header.body_position :]
+        handler = registry.handler_of(key)
+        raw = key in registry.RAW_BODY_KEYS
+        outcome = handler(context, body if raw else decode_request(key, version, body))
+        prefix = response_header(key, version, header.correlation_id)
+        stats = self._stats.of(key)
+        if isinstance(outcome, Deferred):
+            return self._later(outcome, key, version, prefix, stats, started_ns)
+        answer = self._answer(outcome, key, version, prefix)
+        stats.observe(time.perf_counter_ns() - started_ns)
+        return answer
+
+    def _later(
+        self,
+        outcome: Deferred[Any],
+        key: int,
+        version: int,
+        prefix: bytes,
+        stats: ApiStats,
+        started_ns: int,
+    ) -> Deferred[Answer]:
+        ordered = isinstance(outcome, OrderedDeferred)
+        answer: Deferred[Any] = OrderedDeferred() if ordered else Deferred()
+
+        def finished(done: Deferred[Any]) -> None:
+            try:
+                parts = self._answer(done.result(), key, version, prefix)
+            except Exception as error:  # the connection logs it and closes
+                answer.fail(error)
+                return
+            stats.observe(time.perf_counter_ns() - started_ns)
+            answer.resolve(parts)
+
+        outcome.when_done(finished)
+        return answer
+
+    def _answer(
+        self, outcome: Reply | Mapping[str, Any] | None, key: int, version: int, prefix: bytes
+    ) -> Answer:
+        if outcome is None:
+            return None
+        if isinstance(outcome, Reply):
+            parts = outcome.parts
+            size = len(prefix) + outcome.size
+            start = SIZE.pack(size) + prefix
+            self._stats.bytes_out += size + SIZE.size
+            first = parts[0]
+            if isinstance(first, bytes):
+                parts[0] = start + first
+                return parts
+            return [start, *parts]
+        body = encode_response(key, version, outcome)
+        self._stats.bytes_out += len(prefix) + len(body) + SIZE.size
+        return [SIZE.pack(len(prefix) + len(body)) + prefix + body]
+
+    def _unserved(self, key: int, version: int, correlation_id: int) -> Answer:
+        """Too new an ApiVersions is answered in the oldest form; anything else closes."""
+        if key != api_keys.API_VERSIONS:
+            raise MalformedRequest(f"API key {key} version {version} is not served")
+        from ottla.handlers.api_18_api_versions import unsupported_version_response
+
+        body = encode_response(key, 0, unsupported_version_response())
+        prefix = response_header(key, 0, correlation_id)
+        return [SIZE.pack(len(prefix) + len(body)) + prefix + body]
