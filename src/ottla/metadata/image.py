@@ -1,0 +1,126 @@
+"""What a broker knows of its cluster at one moment: brokers, topics, settings, features.
+
+An image is never changed: `changes.apply` makes the next one and copies only what differs, so a
+handler may keep the image it began with for as long as its request lasts. The mappings are plain
+dicts for speed; nobody writes to them.
+
+Versions are kept beside the values, because a decision must name the version it was made on:
+a partition's `partition_epoch` is the version of its state node, a topic has the versions of its
+two nodes, and every node that exists once is listed in `versions` by its path.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ottla.base.ids import NO_BROKER
+
+ABSENT_VERSION = -1
+"""The version of a node that does not exist."""
+
+NO_CHANGE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """`in_sync` is within `replicas` and never empty; `leader` is -1 or one of `in_sync` (Z2).
+
+    `replicas` holds those to be removed at its end while a reassignment is under way. `eligible` are
+    replicas outside the in-sync set that have everything committed (KIP-966), `last_known` the
+    leaders before the last one was lost.
+    """
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    def original_replicas(self) -> tuple[int, ...]:
+        """The replicas before the reassignment that is under way, if one is."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas once no reassignment is under way."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    topic_id: uuid.UUID
+    partitions: Mapping[int, PartitionState]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+    configs_version: int = ABSENT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """`fenced`: known to the cluster, but not alive; it keeps its replicas and leads nothing.
+
+    `epoch` tells one life of a broker from the next; -1 while it is fenced.
+    """
+
+    broker_id: int
+    epoch: int
+    endpoints: Mapping[str, tuple[str, int]]
+    rack: str | None = None
+    fenced: bool = False
+    security_protocols: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """`broker_configs` has the dynamic settings by broker id as text, "" for the whole cluster's."""
+
+    cluster_id: str = ""
+    controller_id: int = NO_BROKER
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names_by_id: Mapping[uuid.UUID, str] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    client_metrics_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    versions: Mapping[str, int] = field(default_factory=dict)
+    last_change: int = NO_CHANGE
+
+    def version_of(self, path: str) -> int:
+        """The version of a node that exists once (not of topics and partitions)."""
+        return self.versions.get(path, ABSENT_VERSION)
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> TopicImage | None:
+        name = self.topic_names_by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionState | None:
+        image = self.topics.get(topic)
+        return None if image is None else image.partitions.get(index)
+
+    def live_brokers(self) -> list[BrokerRegistration]:
+        return [broker for broker in self.brokers.values() if not broker.fenced]
+
+    def is_live(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def reassigning(self) -> Iterator[tuple[str, int, PartitionState]]:
+        for topic in self.topics.values():
+            for index, state in topic.partitions.items():
+                if state.is_reassigning():
+                    yield topic.name, index, state
+
+
+EMPTY_IMAGE = MetadataImage()

@@ -1,0 +1,117 @@
+"""The port to where metadata is kept: a tree of versioned nodes under Kafka's znode paths.
+
+A store keeps bytes and versions and knows no meaning. All or nothing of a commit is seen, by
+everybody, in one order; safety rests on the versions that a commit names, never on who is believed
+to be the controller (DESIGN, principle 4).
+
+Nodes above a node (`/brokers/topics` above `/brokers/topics/orders`) are the store's own business:
+it makes them when they are missing and removes what has no node below it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ottla.base.errors import OttlaError
+
+ABSENT = -1
+"""As `expected_version`: the node must not exist."""
+
+CHANGES_KEPT = 1_000
+"""A follower that missed more loads a snapshot instead."""
+
+
+class Node(NamedTuple):
+    """`created` is the number of the change that made it: the epoch of a broker's registration."""
+
+    content: bytes
+    version: int
+    created: int
+
+
+class NodeUpdate(NamedTuple):
+    """A node after a change; `content` is None where the node was removed."""
+
+    path: str
+    content: bytes | None
+    version: int
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Content None removes the node. `expected_version` None: whatever the version is."""
+
+    path: str
+    content: bytes | None
+    expected_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The commit fails unless the node has this version (ABSENT: unless there is none)."""
+
+    path: str
+    version: int
+
+
+Operation = Write | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one commit did. Numbers grow; they need not be dense."""
+
+    number: int
+    updates: tuple[NodeUpdate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    nodes: Mapping[str, Node]
+    last_change: int
+
+
+class VersionConflict(OttlaError):
+    """Nothing was written: these nodes are not what the decision was made on. Load and decide again."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__("changed meanwhile: " + ", ".join(paths))
+        self.paths = tuple(paths)
+
+
+class StoreRefused(OttlaError):
+    """This store must not be used: another cluster's, emptied, in use, or damaged."""
+
+
+Follower = Callable[[Change], None]
+
+
+class MetadataStore(Protocol):
+    """Methods may block: the caller runs them in the pool, one at a time."""
+
+    def load(self) -> Snapshot: ...
+
+    def commit(self, operations: Sequence[Operation]) -> Change:
+        """All of it or VersionConflict. The followers have been told when it returns."""
+        ...
+
+    def follow(self, follower: Follower) -> None:
+        """Every change from now on, in order, on whatever thread: a follower only enqueues."""
+        ...
+
+    def register(self, broker_id: int, content: bytes) -> Change:
+        """This broker is alive: `/brokers/ids/N` (gone when it is not) and `/brokers/epochs/N`."""
+        ...
+
+    def unregister(self, broker_id: int) -> None:
+        """A clean goodbye: the liveness node goes, the broker stays known."""
+        ...
+
+    def campaign(self, broker_id: int) -> Change | None:
+        """Becomes the controller, its epoch raised in the same commit; None while another one is."""
+        ...
+
+    def close(self) -> None: ...
