@@ -14,13 +14,14 @@ import struct
 
 from ottla.base.errors import MalformedRequest
 from ottla.protocol.api_keys import API_VERSIONS, FIRST_FLEXIBLE_VERSION, NEVER_FLEXIBLE
-from ottla.protocol.primitives import MALFORMED, skip_tags
+from ottla.protocol.primitives import MALFORMED, legacy_string, skip_tags
 
 # No client sends any. A header is read before anyone has authenticated (CVE-2026-111115).
 _HEADER_TAGS_MAX = 32
 
-_FIXED = struct.Struct(">hhih")
-_read_fixed = _FIXED.unpack_from
+_read_fixed = struct.Struct(">hhih").unpack_from
+_pack_key_version_and_correlation_id = struct.Struct(">hhi").pack
+_read_correlation_id = struct.Struct(">i").unpack_from
 _pack_correlation_id = struct.Struct(">i").pack
 _pack_correlation_id_and_no_tags = struct.Struct(">ix").pack
 
@@ -76,3 +77,25 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     if api_key == API_VERSIONS or version < FIRST_FLEXIBLE_VERSION.get(api_key, NEVER_FLEXIBLE):
         return _pack_correlation_id(correlation_id)
     return _pack_correlation_id_and_no_tags(correlation_id)
+
+
+def request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """What a client puts before the body: the other side of read_request_header."""
+    flexible = version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER_FLEXIBLE)
+    return (
+        _pack_key_version_and_correlation_id(api_key, version, correlation_id)
+        + legacy_string(client_id)
+        + (b"\0" if flexible else b"")
+    )
+
+
+def read_response_header(api_key: int, version: int, frame: memoryview) -> tuple[int, int]:
+    """The correlation id of an answer and the position of its body."""
+    try:
+        (correlation_id,) = _read_correlation_id(frame)
+        if api_key == API_VERSIONS or version < FIRST_FLEXIBLE_VERSION.get(api_key, NEVER_FLEXIBLE):
+            return correlation_id, 4
+        position, _ = skip_tags(frame, 4, len(frame), _HEADER_TAGS_MAX)
+    except MALFORMED as cause:
+        raise MalformedRequest(f"no response header: {cause}") from cause
+    return correlation_id, position

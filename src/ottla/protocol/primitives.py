@@ -14,7 +14,7 @@ import struct
 import uuid
 from functools import lru_cache
 
-from ottla.base.errors import MalformedRequest
+from ottla.base.errors import MalformedRequest, check
 from ottla.base.ports import Buffer
 
 MALFORMED = (IndexError, struct.error, UnicodeDecodeError)
@@ -108,7 +108,8 @@ def legacy_string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
     encoded = text.encode()
-    return len(encoded).to_bytes(2, "big", signed=True) + encoded
+    check(len(encoded) < 1 << 15, "a string with a two-byte length has at most 32767 bytes")
+    return len(encoded).to_bytes(2, "big") + encoded
 
 
 def tagged_field(tag: int, value: bytes) -> bytes:
