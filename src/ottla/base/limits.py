@@ -29,3 +29,6 @@ WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 FRAME_STALL_MS_MAX = 30_000
 FIRST_REQUEST_MS_MAX = 10_000
 WRITE_STALL_MS_MAX = 60_000
+
+# Frames that have begun to arrive, over all connections: beyond it a peer is closed, not the broker.
+REQUEST_MEMORY_BYTES_MAX = 512 * 1024 * 1024

@@ -1,0 +1,52 @@
+"""`ottla serve`: one broker in the foreground, from its settings to its end by a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+import uvloop
+
+from ottla.base.errors import OttlaError
+from ottla.broker.config_file import load_broker_config
+from ottla.broker.node import Node
+
+log = logging.getLogger("ottla.broker")
+
+
+def run(
+    path: str | None = None,
+    overrides: list[str] | None = None,
+    data_dir: str | None = None,
+    listen: str | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit code; a refusal is one line on stderr."""
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    try:
+        loaded = load_broker_config(path, overrides or [], data_dir=data_dir, listen=listen)
+        for warning in loaded.warnings:
+            log.warning("%s", warning)
+        uvloop.run(_serve(Node(loaded.config)))
+    except (OttlaError, OSError) as refused:
+        print(f"ottla serve: {refused}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(node: Node) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await node.start()
+    print(node.greeting(), flush=True)
+    try:
+        await stopping.wait()
+    finally:
+        await node.stop()

@@ -1,0 +1,189 @@
+"""What logs need from time to time: retention, flushes by time, checkpoints.
+
+Nothing runs more often than its setting says, and a log that has not changed costs nothing: an idle
+broker must stay idle. Checkpoints are files written whole, in the pool.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla.base.deferred import Deferred
+from ottla.base.errors import StorageError
+from ottla.base.ids import TopicPartition
+from ottla.base.ports import Clock, Files, Pool, Timer, Timers
+from ottla.log.log_config import LONG_MAX
+from ottla.log.log_dir import LogDir
+from ottla.log.partition_log import PartitionLog
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.replication.partition import Partition
+from ottla.runtime.flusher import Flusher
+from ottla.runtime.local_replicas import LocalReplicas
+
+log = logging.getLogger("ottla.runtime")
+
+FLUSH_CHECK_MS_MIN = 100
+Offsets = dict[TopicPartition, int]
+
+
+class LogUpkeep:
+    def __init__(
+        self,
+        *,
+        replicas: LocalReplicas,
+        flusher: Flusher,
+        files: Files,
+        clock: Clock,
+        timers: Timers,
+        pool: Pool,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._replicas = replicas
+        self._flusher = flusher
+        self._files = files
+        self._clock = clock
+        self._timers = timers
+        self._pool = pool
+        self._config = config
+        self._pending: list[Timer] = []
+        self._written: dict[tuple[str, str], Offsets] = {}
+
+    def start(self) -> None:
+        setting = self._config().get_int
+        self._every(lambda: setting("log.retention.check.interval.ms"), self.apply_retention)
+        self._every(
+            lambda: setting("log.flush.offset.checkpoint.interval.ms"), self.checkpoint_recovery
+        )
+        self._every(
+            lambda: setting("replica.high.watermark.checkpoint.interval.ms"),
+            self.checkpoint_watermarks,
+        )
+        self._every(lambda: 1_000, self.flush_by_time)
+
+    def stop(self) -> None:
+        for timer in self._pending:
+            timer.cancel()
+
+    def _every(self, interval_ms: Callable[[], int], work: Callable[[], None]) -> None:
+        def fire() -> None:
+            self._pending.remove(timer[0])
+            work()
+            arm()
+
+        timer: list[Timer] = []
+
+        def arm() -> None:
+            entry = self._timers.call_later(max(interval_ms(), FLUSH_CHECK_MS_MIN), fire)
+            timer[:] = [entry]
+            self._pending.append(entry)
+
+        arm()
+
+    # -- retention --------------------------------------------------------------------------
+
+    def apply_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for partition, held in list(self._replicas.online()):
+            try:
+                self._retain(partition, held, now_ms)
+            except StorageError as failure:
+                self._replicas.storage_failed(failure)
+
+    def _retain(self, partition: Partition, held: PartitionLog, now_ms: int) -> None:
+        deleted = held.apply_retention(now_ms, partition.high_watermark)
+        held.expire_producers(now_ms)
+        for segment in deleted:
+            log.info(
+                "%s-%d: segment %d is past retention", held.topic, held.partition, segment.base_offset
+            )
+            self._timers.call_later(
+                held.config.file_delete_delay_ms, lambda paths=segment.paths: self._unlink(paths)
+            )
+
+    def _unlink(self, paths: list[str]) -> None:
+        def remove() -> None:
+            for path in paths:
+                if self._files.exists(path):
+                    self._files.remove(path)
+
+        def removed(outcome: Deferred[None]) -> None:
+            try:
+                outcome.result()
+            except OSError as failure:
+                log.warning("a deleted segment is still there: %s", failure)
+
+        self._pool.run(remove).when_done(removed)
+
+    # -- flushing ---------------------------------------------------------------------------
+
+    def flush_by_time(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for _, held in self._replicas.online():
+            if held.config.flush_ms != LONG_MAX and held.unflushed_messages:
+                if now_ms - held.last_flush_ms >= held.config.flush_ms:
+                    self._flusher.flush(held).when_done(_ignore_failure)
+
+    # -- checkpoints ------------------------------------------------------------------------
+
+    def checkpoint_recovery(self) -> None:
+        for log_dir in self._online_dirs():
+            points = {_key(held): held.recovery_point for held in self._held(log_dir)}
+            starts = {
+                _key(held): held.log_start_offset
+                for held in self._held(log_dir)
+                if held.log_start_offset > held.first_segment_offset
+            }
+            self._write(log_dir, "recovery", points, log_dir.write_recovery_points)
+            self._write(log_dir, "start", starts, log_dir.write_log_start_offsets)
+
+    def checkpoint_watermarks(self) -> None:
+        for log_dir in self._online_dirs():
+            watermarks = {
+                (partition.topic, partition.partition): partition.high_watermark
+                for partition, _ in self._replicas.online()
+                if partition.log_dir == log_dir.path
+            }
+            self._write(log_dir, "watermark", watermarks, log_dir.write_high_watermarks)
+
+    def checkpoint_all_now(self, log_dir: LogDir) -> None:
+        """At shutdown, after every log was flushed and closed; on the calling thread."""
+        held = list(self._held(log_dir))
+        log_dir.write_recovery_points({_key(one): one.log_end_offset for one in held})
+        log_dir.write_log_start_offsets({_key(one): one.log_start_offset for one in held})
+        log_dir.write_high_watermarks(
+            {
+                (partition.topic, partition.partition): partition.high_watermark
+                for partition, _ in self._replicas.online()
+                if partition.log_dir == log_dir.path
+            }
+        )
+
+    def _write(
+        self, log_dir: LogDir, kind: str, offsets: Offsets, write: Callable[[Offsets], None]
+    ) -> None:
+        if self._written.get((log_dir.path, kind)) == offsets:
+            return
+        self._written[log_dir.path, kind] = offsets
+
+        def written(outcome: Deferred[None]) -> None:
+            try:
+                outcome.result()
+            except StorageError as failure:
+                self._replicas.storage_failed(failure)
+
+        self._pool.run(write, offsets).when_done(written)
+
+    def _online_dirs(self) -> list[LogDir]:
+        return [log_dir for log_dir in self._replicas.dirs() if log_dir.error is None]
+
+    def _held(self, log_dir: LogDir) -> list[PartitionLog]:
+        return list(self._replicas.logs_of(log_dir.path))
+
+
+def _key(held: PartitionLog) -> TopicPartition:
+    return held.topic, held.partition
+
+
+def _ignore_failure(outcome: Deferred[None]) -> None:
+    """The flusher has taken the log dir offline already; nobody else waits for this flush."""
