@@ -1,0 +1,17 @@
+"""The checksum of a batch: CRC-32C (Castagnoli), from its attributes to its end.
+
+google-crc32c takes nothing but `bytes`, so any other buffer is copied first: 16 KiB cost 1.0 µs
+copy included, where the same bytes cost 0.8. On the produce path that copy is not lost, since the
+walk over the records wants `bytes` too and `validation` makes one copy for both.
+"""
+
+from __future__ import annotations
+
+from google_crc32c import value
+
+from ottla.base.ports import Buffer
+
+
+def crc32c(buffer: Buffer) -> int:
+    checksum: int = value(buffer if type(buffer) is bytes else bytes(buffer))
+    return checksum
