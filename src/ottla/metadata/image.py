@@ -27,7 +27,7 @@ NO_CHANGE = -1
 class PartitionState:
     """`in_sync` is within `replicas` and never empty; `leader` is -1 or one of `in_sync` (Z2).
 
-    `replicas` holds those to be removed at its end while a reassignment is under way. `eligible` are
+    `replicas` ends with those to be removed while a reassignment is under way. `eligible` are
     replicas outside the in-sync set that have everything committed (KIP-966), `last_known` the
     leaders before the last one was lost.
     """
@@ -81,7 +81,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """`broker_configs` has the dynamic settings by broker id as text, "" for the whole cluster's."""
+    """`broker_configs`: dynamic settings by broker id as text, "" for those of the cluster."""
 
     cluster_id: str = ""
     controller_id: int = NO_BROKER

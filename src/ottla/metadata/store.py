@@ -75,7 +75,7 @@ class Snapshot:
 
 
 class VersionConflict(OttlaError):
-    """Nothing was written: these nodes are not what the decision was made on. Load and decide again."""
+    """Nothing was written: these nodes are not what the decision was made on. Decide again."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__("changed meanwhile: " + ", ".join(paths))
@@ -111,7 +111,7 @@ class MetadataStore(Protocol):
         ...
 
     def campaign(self, broker_id: int) -> Change | None:
-        """Becomes the controller, its epoch raised in the same commit; None while another one is."""
+        """Becomes the controller, its epoch raised in the same commit; None while another is."""
         ...
 
     def close(self) -> None: ...
