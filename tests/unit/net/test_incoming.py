@@ -1,0 +1,109 @@
+"""Goal: frames come out as they were sent, however the stream is cut; nothing is believed unchecked.
+Method: random frames over a socket pair in random pieces; directed cases for each refusal.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.net.incoming import OWN_BUFFER_BYTES_FIRST, FrameError, FrameMemory, Incoming
+
+PRODUCE = b"\0\0"
+METADATA = b"\0\3"
+
+
+def an_incoming(scratch_bytes: int = 64 * 1024, memory: FrameMemory | None = None) -> Incoming:
+    return Incoming(
+        bytearray(scratch_bytes), memory or FrameMemory(64 << 20, 32 << 20, 8 << 20)
+    )
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def received(incoming: Incoming, pieces: list[bytes]) -> list[bytes]:
+    """What comes out when `pieces` arrive one after the other."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    frames: list[bytes] = []
+    with ours, theirs:
+        for piece in pieces:
+            theirs.sendall(piece)
+            while True:
+                try:
+                    incoming.receive(ours)
+                except BlockingIOError:
+                    break
+                while (frame := incoming.next_frame()) is not None:
+                    frames.append(bytes(frame))
+                incoming.put_aside()
+    return frames
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=20),
+    st.lists(st.integers(1, 200), max_size=30),
+)
+def test_frames_do_not_depend_on_how_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(framed(body) for body in bodies)
+    pieces, position = [], 0
+    for cut in cuts:
+        pieces.append(stream[position : position + cut])
+        position += cut
+    pieces.append(stream[position:])
+    assert received(an_incoming(), [piece for piece in pieces if piece]) == bodies
+
+
+def test_byte_by_byte() -> None:
+    stream = framed(b"one") + framed(b"two")
+    assert received(an_incoming(), [bytes([byte]) for byte in stream]) == [b"one", b"two"]
+
+
+def test_a_frame_larger_than_the_scratch_buffer_gets_memory_of_its_own() -> None:
+    memory = FrameMemory(64 << 20, 32 << 20, 8 << 20)
+    body = PRODUCE + bytes(range(256)) * 1200
+    stream = framed(body) + framed(b"next")
+    pieces = [stream[at : at + 50_000] for at in range(0, len(stream), 50_000)]
+    assert received(an_incoming(memory=memory), pieces) == [body, b"next"]
+    assert memory.bytes_used == 0
+
+
+def test_a_buffer_grows_with_what_has_come_not_with_what_is_declared() -> None:
+    memory = FrameMemory(1 << 30, 1 << 30, 8 << 20)
+    incoming = an_incoming(memory=memory)
+    received(incoming, [struct.pack(">i", 1 << 29) + PRODUCE + bytes(40_000)])
+    assert memory.bytes_used == OWN_BUFFER_BYTES_FIRST
+    assert incoming.is_partial()
+    incoming.release()
+    assert memory.bytes_used == 0
+
+
+@pytest.mark.parametrize("size", [-(2**31), -1, 0, 2**31 - 1])
+def test_a_size_that_no_client_sends_is_refused(size: int) -> None:
+    with pytest.raises(FrameError):
+        received(an_incoming(), [struct.pack(">i", size) + PRODUCE])
+
+
+def test_requests_other_than_produce_have_a_smaller_limit() -> None:
+    size = 9 << 20
+    with pytest.raises(FrameError, match="API key 3"):
+        received(an_incoming(), [struct.pack(">i", size) + METADATA])
+    assert received(an_incoming(), [struct.pack(">i", size) + PRODUCE]) == []
+
+
+def test_memory_for_frames_in_pieces_is_bounded_over_all_connections() -> None:
+    memory = FrameMemory(3 << 20, 32 << 20, 8 << 20)
+    start = struct.pack(">i", 2 << 20) + PRODUCE + bytes(40_000)
+    held = [an_incoming(memory=memory) for _ in range(3)]
+    for incoming in held:
+        received(incoming, [start])
+    with pytest.raises(FrameError, match="memory"):
+        received(an_incoming(memory=memory), [start])
+    held[0].release()
+    received(an_incoming(memory=memory), [start])

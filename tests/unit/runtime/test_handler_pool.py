@@ -1,0 +1,75 @@
+"""Goal: work runs in threads, its outcome comes back on the loop, and the pool can be resized."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.deferred import Deferred
+from ottla.runtime.handler_pool import HandlerPool
+
+
+async def outcome_of(deferred: Deferred[Any]) -> Any:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    deferred.when_done(future.set_result)
+    return (await future).result()
+
+
+def in_a_pool(size: int, scenario: Callable[[HandlerPool], Any]) -> Any:
+    async def main() -> Any:
+        pool = HandlerPool(asyncio.get_running_loop(), size)
+        try:
+            return await scenario(pool)
+        finally:
+            pool.close()
+
+    return asyncio.run(main())
+
+
+def test_work_runs_elsewhere_and_its_result_comes_back_here() -> None:
+    async def scenario(pool: HandlerPool) -> tuple[str, str]:
+        resolved_on: list[str] = []
+        deferred = pool.run(lambda: threading.current_thread().name)
+        deferred.when_done(lambda _: resolved_on.append(threading.current_thread().name))
+        return await outcome_of(deferred), resolved_on[0]
+
+    worker, resolver = in_a_pool(2, scenario)
+    assert worker.startswith("ottla-handler")
+    assert resolver == threading.main_thread().name
+
+
+def test_an_error_is_handed_to_whoever_waits() -> None:
+    async def scenario(pool: HandlerPool) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await outcome_of(pool.run(lambda: 1 // 0))
+
+    in_a_pool(1, scenario)
+
+
+def test_it_grows_and_shrinks_while_it_runs() -> None:
+    async def scenario(pool: HandlerPool) -> None:
+        def all_at_once(count: int) -> list[Deferred[int]]:
+            barrier = threading.Barrier(count)
+            return [pool.run(barrier.wait, 10) for _ in range(count)]
+
+        pool.resize(4)
+        # Four jobs that wait for each other are done only if four threads have them.
+        for deferred in all_at_once(4):
+            await outcome_of(deferred)
+        pool.resize(1)
+        while len(pool._threads) > 1:
+            await asyncio.sleep(0)
+        assert await outcome_of(pool.run(lambda: "still works")) == "still works"
+
+    in_a_pool(1, scenario)
+
+
+def test_an_idle_pool_has_no_threads() -> None:
+    async def scenario(pool: HandlerPool) -> int:
+        return len(pool._threads)
+
+    assert in_a_pool(8, scenario) == 0
