@@ -1,0 +1,83 @@
+"""Settings of replication, of the controller and of KRaft.
+
+Names, types, defaults and bounds are Kafka's of 4.3, but for the defaults in `definitions`.
+"""
+
+from __future__ import annotations
+
+from ottla.metadata.configs.definition import (
+    CLUSTER_WIDE,
+    ConfigDefinition,
+    boolean,
+    integer,
+    items,
+    long,
+    string,
+    without_effect,
+)
+from ottla.metadata.configs.reasons import KRAFT, REPLICATION
+from ottla.metadata.configs.validators import Items, at_least
+from ottla.metadata.configs.values import LONG_MAX
+
+DEFINITIONS: tuple[ConfigDefinition, ...] = (
+    long(
+        "replica.high.watermark.checkpoint.interval.ms",
+        5000,
+        about="How often the high watermarks are written to disk.",
+    ),
+    *without_effect(
+        REPLICATION,
+        boolean("auto.leader.rebalance.enable", True),
+        boolean("controlled.shutdown.enable", True),
+        integer("controller.socket.timeout.ms", 30_000),
+        long("leader.imbalance.check.interval.seconds", 300, at_least(1)),
+        integer("num.replica.alter.log.dirs.threads", None),
+        integer("num.replica.fetchers", 1, at_least(1), mode=CLUSTER_WIDE),
+        integer("replica.fetch.backoff.ms", 1000, at_least(0)),
+        integer("replica.fetch.max.bytes", 1_048_576, at_least(0)),
+        integer("replica.fetch.min.bytes", 1),
+        integer("replica.fetch.response.max.bytes", 10_485_760, at_least(0)),
+        integer("replica.fetch.wait.max.ms", 500),
+        long("replica.lag.time.max.ms", 30_000),
+        integer("replica.socket.receive.buffer.bytes", 65_536),
+        integer("replica.socket.timeout.ms", 30_000),
+        integer("request.timeout.ms", 30_000),
+        boolean("unclean.leader.election.enable", False, mode=CLUSTER_WIDE),
+        long("unclean.leader.election.interval.ms", 300_000, at_least(1), hidden=True),
+    ),
+    *without_effect(
+        KRAFT,
+        integer("broker.heartbeat.interval.ms", 2000),
+        integer("broker.session.timeout.ms", 9000),
+        items("controller.listener.names", ()),
+        long("controller.performance.always.log.threshold.ms", 2000, at_least(0), hidden=True),
+        long("controller.performance.sample.period.ms", 60_000, at_least(100), hidden=True),
+        integer("controller.quorum.append.linger.ms", 25, at_least(0)),
+        boolean("controller.quorum.auto.join.enable", False),
+        items("controller.quorum.bootstrap.servers", ()),
+        integer("controller.quorum.election.backoff.max.ms", 1000, at_least(0)),
+        integer("controller.quorum.election.timeout.ms", 1000, at_least(0)),
+        integer("controller.quorum.fetch.max.bytes", 1_048_576, at_least(1)),
+        integer("controller.quorum.fetch.snapshot.max.bytes", 1_048_576, at_least(1)),
+        integer("controller.quorum.fetch.timeout.ms", 2000, at_least(0)),
+        integer("controller.quorum.request.timeout.ms", 2000, at_least(0)),
+        integer("controller.quorum.retry.backoff.ms", 20, at_least(0)),
+        items("controller.quorum.voters", ()),
+        integer("initial.broker.registration.timeout.ms", 60_000),
+        long("internal.metadata.delete.delay.millis", 60_000, hidden=True),
+        integer("internal.metadata.log.segment.bytes", None, hidden=True),
+        integer("internal.metadata.max.batch.size.in.bytes", 8_388_608, hidden=True),
+        string("metadata.log.dir", None),
+        long("metadata.log.max.record.bytes.between.snapshots", 20_971_520, at_least(1)),
+        long("metadata.log.max.snapshot.interval.ms", 3_600_000, at_least(0)),
+        integer("metadata.log.segment.bytes", 1_073_741_824, at_least(8_388_608)),
+        long("metadata.log.segment.ms", 604_800_000),
+        integer("metadata.max.idle.interval.ms", 500, at_least(0)),
+        long("metadata.max.retention.bytes", 104_857_600),
+        long("metadata.max.retention.ms", 604_800_000),
+        items("process.roles", ("broker",), Items("broker", "controller", empty=False)),
+        long("server.max.startup.time.ms", LONG_MAX, at_least(0), hidden=True),
+        boolean("unstable.api.versions.enable", False, hidden=True),
+        boolean("unstable.feature.versions.enable", False, hidden=True),
+    ),
+)

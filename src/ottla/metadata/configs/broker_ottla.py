@@ -1,0 +1,75 @@
+"""Settings that Kafka 4.3 does not have: our own under `ottla.`, and names from its ZooKeeper days.
+
+The latter stand in many a server.properties; they are shown only where they are set.
+"""
+
+from __future__ import annotations
+
+from ottla.base.limits import REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE
+from ottla.metadata.configs.definition import (
+    ConfigDefinition,
+    boolean,
+    integer,
+    long,
+    password,
+    string,
+    without_effect,
+)
+from ottla.metadata.configs.reasons import PAST, ZOOKEEPER
+from ottla.metadata.configs.validators import HostAndPort, at_least
+
+DEFINITIONS: tuple[ConfigDefinition, ...] = (
+    integer(
+        "ottla.max.request.bytes",
+        REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE,
+        at_least(1024),
+        about=(
+            "The largest request other than Produce that is read; a larger one closes the "
+            "connection. Never more than socket.request.max.bytes."
+        ),
+    ),
+    string(
+        "ottla.metrics.listener",
+        "127.0.0.1:9644",
+        HostAndPort(),
+        about=(
+            "Where /metrics, /healthz and /readyz are served, as host:port; port 0 takes a free "
+            "one, nothing turns it off."
+        ),
+    ),
+    *without_effect(
+        ZOOKEEPER,
+        string("zookeeper.connect", None, hidden=True),
+        integer("zookeeper.connection.timeout.ms", None, hidden=True),
+        integer("zookeeper.max.in.flight.requests", 10, at_least(1), hidden=True),
+        integer("zookeeper.session.timeout.ms", 18_000, hidden=True),
+        boolean("zookeeper.set.acl", False, hidden=True),
+        string("zookeeper.clientCnxnSocket", None, hidden=True),
+        string("zookeeper.ssl.cipher.suites", None, hidden=True),
+        boolean("zookeeper.ssl.client.enable", False, hidden=True),
+        string("zookeeper.ssl.enabled.protocols", None, hidden=True),
+        string("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", hidden=True),
+        string("zookeeper.ssl.keystore.location", None, hidden=True),
+        password("zookeeper.ssl.keystore.password", hidden=True),
+        string("zookeeper.ssl.keystore.type", None, hidden=True),
+        string("zookeeper.ssl.protocol", "TLSv1.2", hidden=True),
+        string("zookeeper.ssl.truststore.location", None, hidden=True),
+        password("zookeeper.ssl.truststore.password", hidden=True),
+        string("zookeeper.ssl.truststore.type", None, hidden=True),
+    ),
+    *without_effect(
+        PAST,
+        boolean("broker.id.generation.enable", True, hidden=True),
+        string("control.plane.listener.name", None, hidden=True),
+        integer("controlled.shutdown.max.retries", 3, hidden=True),
+        long("controlled.shutdown.retry.backoff.ms", 5000, hidden=True),
+        string("inter.broker.protocol.version", None, hidden=True),
+        integer("leader.imbalance.per.broker.percentage", 10, hidden=True),
+        boolean("log.message.downconversion.enable", True, hidden=True),
+        string("log.message.format.version", None, hidden=True),
+        long("log.message.timestamp.difference.max.ms", None, hidden=True),
+        integer("offsets.commit.required.acks", -1, hidden=True),
+        integer("reserved.broker.max.id", 1000, at_least(0), hidden=True),
+        boolean("zookeeper.metadata.migration.enable", False, hidden=True),
+    ),
+)

@@ -1,0 +1,27 @@
+"""Why a setting of Kafka is taken without doing anything here; each is its documentation, too.
+
+*Without effect* is for good, *without effect yet* waits for the part that will use it.
+"""
+
+from __future__ import annotations
+
+JAVA = "Accepted, without effect: it names Java classes, and Ottla runs none."
+KRAFT = (
+    "Accepted, without effect: metadata is kept in a local database or in ZooKeeper, "
+    "there is no KRaft quorum."
+)
+METRICS = "Accepted, without effect: figures are served to Prometheus, there are no reporters."
+ONE_LOOP = (
+    "Accepted, without effect: one event loop does this work, there is no such queue or pool."
+)
+PAST = "Accepted, without effect: a name of the past that Kafka itself has given up."
+TIERED = "Accepted, without effect: there is no tiered storage."
+
+COMPACTION = "Accepted, without effect yet: compaction is still to come."
+GROUPS = "Accepted, without effect yet: consumer groups are still to come."
+QUOTAS = "Accepted, without effect yet: quotas and throttling are still to come."
+REPLICATION = "Accepted, without effect yet: replication is still to come."
+SECURITY = "Accepted, without effect yet: only PLAINTEXT is served so far."
+SHARE_AND_STREAMS = "Accepted, without effect yet: share and streams groups are still to come."
+TRANSACTIONS = "Accepted, without effect yet: transactions are still to come."
+ZOOKEEPER = "Accepted, without effect yet: clusters coordinated by ZooKeeper are still to come."
