@@ -1,0 +1,14 @@
+"""The one error that a command ends with.
+
+Its message is the single line that people and scripts read on stderr, so it says what failed,
+where, and what to do; `main` prints it and exits with 1. Wrong usage is typer's BadParameter and
+exits with 2.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import OttlaError
+
+
+class Failure(OttlaError):
+    """A command could not do what it was asked."""
