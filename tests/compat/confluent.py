@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from confluent_kafka import (
@@ -16,10 +16,11 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.compat.nodes import wait_until
+from tests.compat.wire import Wire, fetch
 
 ANSWER_SECONDS_MAX = 30.0
 
@@ -37,21 +38,21 @@ def admin_client(bootstrap: str) -> AdminClient:
 def create_topic(
     bootstrap: str, partitions: int = 1, configs: Mapping[str, str] | None = None
 ) -> str:
-    """A new topic whose partitions are all served."""
-    admin, topic = admin_client(bootstrap), new_name()
-    new = NewTopic(topic, partitions, 1, config=dict(configs or {}))
-    result_of(admin.create_topics([new], operation_timeout=15.0))
-    wait_until(lambda: _served(admin, topic, partitions), ANSWER_SECONDS_MAX, f"{topic} is served")
+    """A new topic whose partitions are all served; it keeps records of any age unless told."""
+    topic = new_name()
+    settings = {"retention.ms": "-1", **(configs or {})}
+    new = NewTopic(topic, partitions, 1, config=settings)
+    result_of(admin_client(bootstrap).create_topics([new], operation_timeout=15.0))
+    with Wire(bootstrap) as wire:
+        for part in range(partitions):
+            # Kafka names a leader some moments before that leader takes requests.
+            served = partial(_is_served, wire, topic, part)
+            wait_until(served, ANSWER_SECONDS_MAX, f"{topic}-{part} is served")
     return topic
 
 
-def _served(admin: AdminClient, topic: str, partitions: int) -> bool:
-    """Kafka names a leader some moments before that leader takes requests."""
-    latest = {TopicPartition(topic, part): OffsetSpec.latest() for part in range(partitions)}
-    answers = [
-        future.exception(ANSWER_SECONDS_MAX) for future in admin.list_offsets(latest).values()
-    ]
-    return answers == [None] * partitions
+def _is_served(wire: Wire, topic: str, partition: int) -> bool:
+    return int(fetch(wire, topic, 0, partition=partition).error_code) == 0
 
 
 def topic_exists(bootstrap: str, topic: str) -> bool:
@@ -124,6 +125,7 @@ def consumer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Consu
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,  # the end of a partition shows when a fetch comes back empty
             **(settings or {}),
         }
     )
@@ -141,6 +143,8 @@ def read(
     reader = consumer(bootstrap, settings)
     try:
         open_partitions = set(partitions)
+        # Knowing the leader before assign saves librdkafka half a second of waiting.
+        reader.list_topics(topic, timeout=ANSWER_SECONDS_MAX)
         reader.assign([TopicPartition(topic, part, start) for part in open_partitions])
         messages = []
         while open_partitions:
