@@ -10,7 +10,10 @@ used: the one trusts declared counts, the other is slow.
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import sys
 from datetime import timedelta
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
@@ -76,6 +79,22 @@ class StructLayout:
         return self.fields + self.tagged
 
 
+@cache
+def _prepare_kio() -> None:
+    """kio imports hypothesis where that is installed: 170 ms and 15 MB for nothing of ours.
+
+    Its one module that asks is imported here, once, while hypothesis cannot be found.
+    """
+    hidden = sys.modules.get("hypothesis")
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("kio.static._phantom")
+    finally:
+        del sys.modules["hypothesis"]
+        if hidden is not None:
+            sys.modules["hypothesis"] = hidden
+
+
 def supported_versions(api_key: int) -> tuple[int, int] | None:
     """The lowest and the highest version that the schemas have; None for an unknown key."""
     from kio.schema.index import api_key_map, schema_name_map  # noqa: PLC0415 (2 ms, once)
@@ -88,6 +107,7 @@ def supported_versions(api_key: int) -> tuple[int, int] | None:
 
 def load_layout(api_key: int, version: int, *, is_request: bool) -> StructLayout | None:
     """The layout of a message, or None if there is no such key or version."""
+    _prepare_kio()
     from kio.index import KioIndexError, load_request_schema, load_response_schema  # noqa: PLC0415
 
     load = load_request_schema if is_request else load_response_schema

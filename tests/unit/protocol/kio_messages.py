@@ -131,7 +131,8 @@ def random_special(kafka_type: str, rng: random.Random) -> Any:
             return timedelta(milliseconds=rng.randrange(-(1 << 31), 1 << 31))
         case "datetime_i64":
             return datetime.fromtimestamp(rng.randrange(0, 4_000_000_000), UTC)
-    raise AssertionError(f"no random value for {kafka_type}")
+        case _:
+            raise AssertionError(f"no random value for {kafka_type}")
 
 
 def without_none(annotation: Any) -> tuple[Any, bool]:
@@ -174,7 +175,8 @@ def expected_value(kafka_type: str, value: Any) -> Any:
             return round(value.total_seconds() * 1000)
         case "error_code", _:
             return value.value
-    return value
+        case _:
+            return value
 
 
 # ------------------------------------------------------------------------------------ positions
