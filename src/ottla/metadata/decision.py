@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from ottla.metadata import paths
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.store import Check, Operation, Write
+from ottla.metadata.store import Check, Operation
 
 R = TypeVar("R")
 
@@ -21,7 +21,7 @@ class Decision(Generic[R]):
     response: R
 
 
-def decided(image: MetadataImage, writes: Sequence[Write], response: R) -> Decision[R]:
+def decided(image: MetadataImage, writes: Sequence[Operation], response: R) -> Decision[R]:
     """Every write of a controller rests on its epoch (Z1): a successor makes all of them fail."""
     if not writes:
         return Decision([], response)

@@ -123,11 +123,11 @@ def read_partition_state(path: str, content: bytes) -> StateContent:
     )
 
 
-def broker(
+def broker_content(
     endpoints: Mapping[str, tuple[str, int]],
     security_protocols: Mapping[str, str],
     rack: str | None,
-    timestamp_ms: int,
+    timestamp_ms: int = 0,
 ) -> bytes:
     """Endpoints are by listener name; the first is the one that the oldest clients are told."""
     host, port = next(iter(endpoints.values()), (None, -1))

@@ -1,0 +1,37 @@
+"""The first writes into an empty store, and whose store it is.
+
+An empty store under a known cluster id has lost everything: it is refused, never taken for a
+cluster without topics.
+"""
+
+from __future__ import annotations
+
+from ottla.metadata import nodes, paths
+from ottla.metadata.features import FINALIZED
+from ottla.metadata.store import ABSENT, Node, Operation, StoreRefused, Write
+
+
+def decide_cluster_id(
+    stored: Node | None, known_cluster_id: str | None, new_cluster_id: str
+) -> list[Operation]:
+    """What to write so that the store has an id; nothing if it has the right one.
+
+    `stored` is the store's `/cluster/id`, `known_cluster_id` the one that the data directories
+    belong to, None for new ones. Raises StoreRefused.
+    """
+    if stored is None and known_cluster_id is not None:
+        raise StoreRefused(
+            f"the metadata store is empty, but the data here belongs to cluster {known_cluster_id}"
+        )
+    if stored is None:
+        return [
+            Write(paths.CLUSTER_ID, nodes.cluster_id(new_cluster_id), ABSENT),
+            Write(paths.FEATURES, nodes.features(FINALIZED), ABSENT),
+        ]
+    stored_id = nodes.read_cluster_id(paths.CLUSTER_ID, stored.content)
+    if known_cluster_id is not None and stored_id != known_cluster_id:
+        raise StoreRefused(
+            f"the metadata store is that of cluster {stored_id}, "
+            f"but the data here belongs to cluster {known_cluster_id}"
+        )
+    return []

@@ -1,0 +1,62 @@
+"""What a topic may be called.
+
+A name becomes part of a directory and of a node's path, so what passes here is safe in both. Two
+names that differ only in dots and underscores are refused, because metric names write both alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ottla.base.errors import ProtocolError
+from ottla.protocol.error_codes import INVALID_TOPIC_EXCEPTION
+
+LENGTH_MAX = 249
+"""A directory is called `topic-partition`, sometimes with more behind it, within 255 bytes."""
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
+CLUSTER_METADATA = "__cluster_metadata"
+INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+def validate(name: str) -> None:
+    """Raises ProtocolError(INVALID_TOPIC_EXCEPTION) in Kafka's words."""
+    reason = _fault(name)
+    if reason is not None:
+        raise ProtocolError(INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def collision_key(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def may_collide(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def check_collision(name: str, others: Iterable[str]) -> None:
+    """`others` are names with the same `collision_key`."""
+    for other in others:
+        if other != name:
+            message = f"Topic '{name}' collides with existing topic: {other}"
+            raise ProtocolError(INVALID_TOPIC_EXCEPTION, message)
+
+
+def _fault(name: str) -> str | None:
+    if not name:
+        return "the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"'{name}' is not allowed"
+    if len(name) > LENGTH_MAX:
+        return f"the length of '{name}' is longer than the max allowed length {LENGTH_MAX}"
+    if _LEGAL.fullmatch(name) is None:
+        return (
+            f"'{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
