@@ -129,7 +129,7 @@ def produce(
         stopped_by = typer.Exit(INTERRUPTED)
     # What was sent before is sent: people are told how much that is, whatever stopped the rest.
     work.finish()
-    _report(sender, output)
+    report(sender, output)
     if stopped_by is not None:
         raise stopped_by
 
@@ -223,7 +223,7 @@ def _standard_input() -> Source:
     return Source("stdin", sys.stdin.buffer, None)
 
 
-def _report(sender: RecordSender, output: OutputFormat) -> None:
+def report(sender: RecordSender, output: OutputFormat) -> None:
     delivered = sender.delivered_by_partition
     if output is OutputFormat.json:
         print_json(_as_json(sender))

@@ -180,7 +180,8 @@ def alter(
     \b
     Examples:
       ottla topic alter orders --partitions 12
-      ottla topic alter orders --config retention.ms=3600000 --delete-config cleanup.policy
+      ottla topic alter orders --config retention.ms=3600000
+      ottla topic alter orders --delete-config retention.ms
     """
     changes = parse_pairs(config or [], "--config")
     deletions = delete_config or []

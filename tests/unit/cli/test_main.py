@@ -1,0 +1,139 @@
+"""Goal: exit codes and stderr are as the documentation says, whatever happens.
+Method: the commands run in this process, without any broker.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from ottla.cli import commands, main
+from ottla.cli.failure import Failure
+
+COMMANDS = [
+    "serve",
+    "topic create",
+    "topic list",
+    "topic describe",
+    "topic alter",
+    "topic delete",
+    "topic records",
+    "config describe",
+    "config alter",
+    "produce",
+    "consume",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Examples:" in text
+    assert f"ottla {command}" in text.partition("Examples:")[2]
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_no_command_is_forgotten_here() -> None:
+    tops = {command.partition(" ")[0] for command in COMMANDS}
+    assert tops == set(commands.MODULES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("", "Usage: ottla"),
+        ("nothing", "No such command 'nothing'"),
+        ("serve --nothing", "No such option: --nothing"),
+        ("serve --override a", "'a' should look like key=value"),
+        ("topic create", "Missing argument"),
+        ("topic create t --partitions 0", "--partitions"),
+        ("topic create t --config a", "'a' should look like key=value"),
+        ("topic create t --replica-assignment 1:x", "should look like 1:2,2:3"),
+        ("topic create t --replica-assignment 1:2,3", "the same number of replicas"),
+        ("topic create t --replica-assignment 1:2 -p 3", "--replica-assignment"),
+        ("topic alter t", "nothing to change"),
+        ("topic records t --delete-before 5 --delete-all", "give one of"),
+        ("topic records t --delete-before x", "'x' is none of"),
+        ("config describe", "give one of --topic and --broker"),
+        ("config describe --topic t --broker 1", "give one of --topic and --broker"),
+        ("config alter --topic t", "nothing to change"),
+        ("consume t --from nowhere", "'nowhere' is none of"),
+        ("consume t --format %q", "'%q'"),
+        ("consume t --format %v --key", "--format"),
+        ("produce t --json --key-separator :", "--json"),
+        ("produce t --key-separator \\q", "is no escape"),
+        ("produce t --header =x", "has no name"),
+        ("produce t --compression fast", "fast"),
+        ("topic list --output xml", "xml"),
+        ("topic list --bootstrap-server host:port", "should look like 127.0.0.1:9092"),
+    ],
+)
+def test_wrong_usage(arguments: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert told in captured.err
+
+
+@pytest.mark.parametrize(
+    "command", ["topic list", "consume t", "produce t", "config describe -t t"]
+)
+def test_nobody_answers(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert main.run([*command.split(), "--bootstrap-server", f"127.0.0.1:{port}"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"ottla: nothing answers at 127.0.0.1:{port}; start one with `ottla serve`\n"
+    )
+
+
+def test_the_environment_names_the_brokers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "no-such-host.invalid:1")
+    assert main.run(["topic", "list"]) == 1
+    assert "no-such-host.invalid" in capsys.readouterr().err
+
+
+def test_a_reason_of_many_lines_becomes_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: list[str]) -> None:
+        raise Failure("first\nsecond")
+
+    monkeypatch.setattr(commands, "run", fail)
+    assert main.run(["topic"]) == 1
+    assert capsys.readouterr().err == "ottla: first second\n"
+
+
+def test_a_mistake_of_ours_is_one_line_unless_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = KeyError("lost")
+    main.explain_briefly(KeyError, error, None)
+    line = capsys.readouterr().err
+    monkeypatch.setenv("OTTLA_DEBUG", "1")
+    main.explain_briefly(KeyError, error, None)
+    assert line == "ottla: unexpected KeyError: 'lost' (set OTTLA_DEBUG=1 to see where)\n"
+    assert capsys.readouterr().err == "KeyError: 'lost'\n"
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("ottla 0.")
+
+
+def test_the_console_script_exits_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["ottla", "nothing"])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    with pytest.raises(SystemExit) as left:
+        main.app()
+    assert left.value.code == 2
