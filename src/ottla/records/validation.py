@@ -1,0 +1,290 @@
+"""The produce door: what a client sends for one partition becomes one batch to store, or a refusal.
+
+Owns every check that Apache Kafka makes on a produced batch, in its order and with its codes, and
+the three reasons for which a batch is not stored as it came: the topic's LogAppendTime, the topic's
+codec, a wrong maxTimestamp. Records are never re-encoded: at most they are packed differently.
+Never raises anything but ProtocolError, whatever the bytes are.
+
+What the record walk adds to Kafka's checks: offset deltas must be 0, 1, 2, ... in plain batches too
+(Kafka stores them unread), and what Kafka answers with UNKNOWN_SERVER_ERROR, because its parser
+fell over, is INVALID_RECORD or CORRUPT_MESSAGE here.
+
+Cost of a batch of 16 KiB as it comes from the Java client, all in, by
+bench/micro/bench_validation.py on the machine of the design: see the table there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+from ottla.base.errors import ProtocolError
+from ottla.base.ids import NO_TIMESTAMP
+from ottla.base.limits import (
+    DECOMPRESSED_BYTES_MAX,
+    DECOMPRESSED_RATIO_MAX,
+    LOOP_DECOMPRESS_BYTES_MAX,
+)
+from ottla.base.ports import Buffer
+from ottla.protocol.error_codes import (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+)
+from ottla.records.batch_header import (
+    ATTRIBUTES,
+    ATTRIBUTES_POSITION,
+    BASE_OFFSET,
+    BASE_SEQUENCE,
+    BASE_TIMESTAMP,
+    BATCH_LENGTH,
+    CODEC_MASK,
+    CONTROL_MASK,
+    CRC,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA,
+    LENGTH_END,
+    LOG_APPEND_TIME_MASK,
+    MAGIC,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    MAX_TIMESTAMP,
+    MAX_TIMESTAMP_POSITION,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    RECORD_COUNT,
+    Header,
+    read_header,
+)
+from ottla.records.compression import NONE, ZSTD, compress, decompress
+from ottla.records.crc32c import crc32c
+from ottla.records.walk import RecordWalk, read_outlines, walk_records
+
+LOG_APPEND_TIME = "LogAppendTime"
+
+# A refusal names this many records; a batch of a megabyte could have 150,000 of them to name.
+RECORD_ERRORS_MAX = 1_000
+
+# A plain batch of more records than this, none like the other, is walked for a millisecond.
+_LOOP_RECORDS_MAX = 4_096
+
+# A batch of the older formats has this many bytes after its length at least (Kafka's constant).
+_BATCH_LENGTH_MIN = 14
+_INT64_MAX = (1 << 63) - 1
+
+# Behind the attributes' position, which is where the checksum begins, the records begin here.
+_RECORDS_IN_BODY = HEADER_SIZE - ATTRIBUTES_POSITION
+
+_INT32 = Struct(">i")
+_UINT32 = Struct(">I")
+_INT16 = Struct(">h")
+_INT64 = Struct(">q")
+
+
+@dataclass(slots=True)
+class ProduceRules:
+    """What a topic and the version of the request ask of a batch."""
+
+    max_message_bytes: int
+    compression_codec: int | None  # None: whatever the producer chose
+    compression_level: int | None
+    timestamp_type: str  # "CreateTime" or "LogAppendTime"
+    before_max_ms: int
+    after_max_ms: int
+    compacted: bool
+    zstd_allowed: bool  # since Produce v7
+
+
+@dataclass(slots=True)
+class Validated:
+    """`batch` is what to store: the bytes that came, or a new bytearray; `header` is its own."""
+
+    header: Header
+    batch: Buffer
+
+
+class InvalidRecords(ProtocolError):
+    """Records that break a rule of the topic: which ones (by index in the batch), and how."""
+
+    def __init__(self, code: int, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def needs_pool(records: memoryview | None, rules: ProduceRules) -> bool:
+    """Whether to validate these is too long a work for the event loop."""
+    if records is None or len(records) <= LOOP_DECOMPRESS_BYTES_MAX:
+        return False
+    header = read_header(records)
+    return (
+        header[ATTRIBUTES] & CODEC_MASK != NONE
+        or rules.compression_codec not in (None, NONE)
+        or rules.timestamp_type == LOG_APPEND_TIME
+        or header[RECORD_COUNT] > _LOOP_RECORDS_MAX
+    )
+
+
+def validate_produced(records: memoryview | None, rules: ProduceRules, now_ms: int) -> Validated:
+    if records is None or len(records) < HEADER_SIZE:
+        raise _refuse_fragment(records)
+    size = len(records)
+    header = read_header(records)
+    attributes = header[ATTRIBUTES]
+    codec = attributes & CODEC_MASK
+    if header[BATCH_LENGTH] != size - LENGTH_END or header[MAGIC] != MAGIC_V2:
+        raise _refuse_framing(header, size)
+    if codec == ZSTD and not rules.zstd_allowed:
+        raise ProtocolError(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
+    if header[BASE_OFFSET] != 0:
+        raise ProtocolError(INVALID_RECORD, "the base offset of a produced batch must be 0")
+    if size > rules.max_message_bytes:
+        raise _refuse_size(size, rules)
+    body = bytes(records[ATTRIBUTES_POSITION:])
+    if crc32c(body) != header[CRC]:
+        raise ProtocolError(CORRUPT_MESSAGE, "the checksum of the batch is wrong")
+    _check_header(header)
+    if codec == NONE:
+        data, start = body, _RECORDS_IN_BODY
+    else:
+        limit = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * size)
+        data, start = decompress(codec, memoryview(body)[_RECORDS_IN_BODY:], limit), 0
+    walk = walk_records(data, start, header[RECORD_COUNT])
+    max_timestamp = _check_records(header, rules, now_ms, walk, start)
+    if rules.compression_codec is not None and rules.compression_codec != codec:
+        return _repack(records, rules, max_timestamp, memoryview(data)[start:])
+    if max_timestamp == header[MAX_TIMESTAMP] and rules.timestamp_type != LOG_APPEND_TIME:
+        return Validated(header, records)
+    return _finish(bytearray(records), rules, max_timestamp)
+
+
+def _refuse_fragment(records: memoryview | None) -> ProtocolError:
+    """Too short for a header: Kafka looks at as much of it as there is."""
+    if not records:
+        return ProtocolError(INVALID_RECORD, "there is no batch in the partition's records")
+    if len(records) > MAGIC_POSITION:
+        length = _INT32.unpack_from(records, 8)[0]
+        if length < _BATCH_LENGTH_MIN or records[MAGIC_POSITION] > MAGIC_V2:
+            return ProtocolError(CORRUPT_MESSAGE, "the length or the magic of the batch is wrong")
+        if records[MAGIC_POSITION] == MAGIC_V2 and length + LENGTH_END <= len(records):
+            return ProtocolError(CORRUPT_MESSAGE, "the batch is shorter than its own header")
+    return ProtocolError(INVALID_RECORD, "the batch is cut short")
+
+
+def _refuse_framing(header: Header, size: int) -> ProtocolError:
+    """Its length or its magic is wrong: the code depends on what Kafka would look at first."""
+    batch_size = header[BATCH_LENGTH] + LENGTH_END
+    magic = header[MAGIC]
+    if header[BATCH_LENGTH] < _BATCH_LENGTH_MIN:
+        return ProtocolError(CORRUPT_MESSAGE, f"the batch declares {batch_size} bytes")
+    if not 0 <= magic <= MAGIC_V2:
+        return ProtocolError(CORRUPT_MESSAGE, f"unknown magic {magic}")
+    if batch_size > size:
+        return ProtocolError(INVALID_RECORD, "the batch is cut short")
+    if magic != MAGIC_V2:
+        return ProtocolError(INVALID_RECORD, f"magic {magic} is no longer taken, only magic 2")
+    if batch_size < HEADER_SIZE:
+        return ProtocolError(CORRUPT_MESSAGE, "the batch is shorter than its own header")
+    return ProtocolError(INVALID_RECORD, "there is more than one batch for the partition")
+
+
+def _refuse_size(size: int, rules: ProduceRules) -> ProtocolError:
+    return ProtocolError(
+        MESSAGE_TOO_LARGE,
+        f"a batch of {size} bytes is larger than max.message.bytes ({rules.max_message_bytes})",
+    )
+
+
+def _check_header(header: Header) -> None:
+    count = header[RECORD_COUNT]
+    if count <= 0 or header[LAST_OFFSET_DELTA] != count - 1:
+        raise ProtocolError(
+            INVALID_RECORD,
+            f"{count} records do not go with a last offset delta of {header[LAST_OFFSET_DELTA]}",
+        )
+    producer_id = header[PRODUCER_ID]
+    if producer_id != -1 and (
+        producer_id < 0 or header[BASE_SEQUENCE] < 0 or header[PRODUCER_EPOCH] < 0
+    ):
+        raise ProtocolError(INVALID_RECORD, "a producer id needs an epoch and a sequence")
+    attributes = header[ATTRIBUTES]
+    if attributes & (CONTROL_MASK | LOG_APPEND_TIME_MASK):
+        if attributes & CONTROL_MASK:
+            raise ProtocolError(INVALID_RECORD, "clients may not write control batches")
+        raise ProtocolError(INVALID_TIMESTAMP, "only the broker sets the time type LogAppendTime")
+
+
+def _check_records(
+    header: Header, rules: ProduceRules, now_ms: int, walk: RecordWalk, start: int
+) -> int:
+    """Refuses records that break a rule of the topic; gives the timestamp to store as maximum."""
+    base = header[BASE_TIMESTAMP]
+    if rules.timestamp_type == LOG_APPEND_TIME:
+        suspect = False
+        max_timestamp = now_ms
+    else:
+        max_timestamp = max(base + walk.delta_max, NO_TIMESTAMP)
+        suspect = (
+            max_timestamp > min(now_ms + rules.after_max_ms, _INT64_MAX)
+            or base + walk.delta_not_below < now_ms - rules.before_max_ms
+        )
+    if suspect or (rules.compacted and walk.null_key_suspected):
+        _refuse_records(header, rules, now_ms, walk.data, start)
+    return max_timestamp
+
+
+def _refuse_records(
+    header: Header, rules: ProduceRules, now_ms: int, data: bytes, start: int
+) -> None:
+    """Finds the records at fault one by one. The first of them decides the code, as in Kafka."""
+    earliest = now_ms - rules.before_max_ms
+    latest = min(now_ms + rules.after_max_ms, _INT64_MAX)
+    timestamps_matter = rules.timestamp_type != LOG_APPEND_TIME
+    code = 0
+    errors: list[tuple[int, str]] = []
+    for index, (delta, key_is_null) in enumerate(read_outlines(data, start, header[RECORD_COUNT])):
+        timestamp = header[BASE_TIMESTAMP] + delta
+        if rules.compacted and key_is_null:
+            code = code or INVALID_RECORD
+            errors.append((index, "a compacted topic takes no record without a key"))
+        elif (
+            timestamps_matter and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
+        ):
+            code = code or INVALID_TIMESTAMP
+            errors.append((index, f"timestamp {timestamp} is not in {earliest} .. {latest}"))
+        if len(errors) == RECORD_ERRORS_MAX:
+            break
+    if errors:
+        raise InvalidRecords(code, f"{len(errors)} records refused: {errors[0][1]}", errors)
+
+
+def _repack(
+    records: memoryview, rules: ProduceRules, max_timestamp: int, plain: memoryview
+) -> Validated:
+    """The same records under the topic's codec."""
+    codec = rules.compression_codec or NONE
+    packed = compress(codec, plain, rules.compression_level)
+    batch = bytearray(records[:HEADER_SIZE])
+    batch += packed
+    if len(batch) > rules.max_message_bytes:
+        raise _refuse_size(len(batch), rules)
+    _INT32.pack_into(batch, LENGTH_END - _INT32.size, len(batch) - LENGTH_END)
+    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+    _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes & ~CODEC_MASK | codec)
+    return _finish(batch, rules, max_timestamp)
+
+
+def _finish(batch: bytearray, rules: ProduceRules, max_timestamp: int) -> Validated:
+    """Time type, largest time and checksum of a batch that is not stored as it came.
+
+    The base timestamp and the deltas stay the producer's, under LogAppendTime too: that is what
+    Kafka stores, and a reader takes maxTimestamp for every record then.
+    """
+    if rules.timestamp_type == LOG_APPEND_TIME:
+        batch[ATTRIBUTES_POSITION + 1] |= LOG_APPEND_TIME_MASK
+    _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, max_timestamp)
+    _UINT32.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+    return Validated(HEADER.unpack_from(batch), batch)

@@ -1,0 +1,64 @@
+"""The signed (zig-zag) varints of which a record is made.
+
+Readers take `bytes` and a position and give the value and the position after it. Past the end of
+the bytes they raise IndexError, which whoever reads a whole batch turns into its own refusal; a
+varint with more bits than its type has is refused here.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ProtocolError
+from ottla.protocol.error_codes import INVALID_RECORD
+
+_INT32_CODE_END = 1 << 32
+_INT64_CODE_END = 1 << 64
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    code = data[position]
+    position += 1
+    if code > 127:
+        code, position = _read_rest(data, position, code, _INT32_CODE_END)
+    return (code >> 1) ^ -(code & 1), position
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+    code = data[position]
+    position += 1
+    if code > 127:
+        code, position = _read_rest(data, position, code, _INT64_CODE_END)
+    return (code >> 1) ^ -(code & 1), position
+
+
+def _read_rest(data: bytes, position: int, first: int, code_end: int) -> tuple[int, int]:
+    code = first & 127
+    shift = 7
+    while True:
+        byte = data[position]
+        position += 1
+        code |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+        # Tested here too, so that a long row of high bytes does not build an ever larger int.
+        if code >= code_end or shift > 63:
+            break
+    if byte > 127 or code >= code_end:
+        raise ProtocolError(INVALID_RECORD, "a number in a record has too many bits")
+    return code, position
+
+
+def varint(value: int) -> bytes:
+    """The shortest form; for 32 and 64 bit values alike."""
+    code = value << 1 if value >= 0 else (-value << 1) - 1
+    if code < 128:
+        return _ONE_BYTE[code]
+    encoded = bytearray()
+    while code > 127:
+        encoded.append(code & 127 | 128)
+        code >>= 7
+    encoded.append(code)
+    return bytes(encoded)
+
+
+_ONE_BYTE = tuple(bytes((code,)) for code in range(128))
