@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ottla.metadata.configs.definition import (
     CLUSTER_WIDE,
-    PER_BROKER,
     SOME_ITEMS,
     ConfigDefinition,
     integer,
@@ -42,6 +41,8 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "security.inter.broker.protocol if it is not set."
         ),
     ),
+    # Kafka changes this and `listeners` while it runs; here a socket stays open until the end, and
+    # a change that waits for the next start without saying so would be a trap.
     string(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -49,7 +50,6 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "Which protocol a listener name stands for, as NAME:PROTOCOL, separated by commas. "
             "Only PLAINTEXT is served so far."
         ),
-        mode=PER_BROKER,
     ),
     items(
         "listeners",
@@ -60,7 +60,6 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "address of the machine; port 0 takes a free one. On loopback unless told "
             "otherwise."
         ),
-        mode=PER_BROKER,
     ),
     integer(
         "max.connection.creation.rate",

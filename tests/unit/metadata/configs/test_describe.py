@@ -24,6 +24,8 @@ from ottla.metadata.configs.describe import (
 KAFKA = json.loads((Path(__file__).parent / "kafka_4_3_1_described.json").read_text())
 BEFORE = BrokerConfig(KAFKA["static"])
 AFTER = BEFORE.with_dynamic(KAFKA["cluster_wide"], KAFKA["per_broker"])
+# Kafka can change them while it runs, so they are not read-only there.
+FIXED_HERE = {"listeners", "listener.security.protocol.map"}
 # With eligible leader replicas, Kafka sets it for all brokers by itself, though nobody asked.
 SET_BY_KAFKA = {"min.insync.replicas"}
 
@@ -49,7 +51,8 @@ def without_our_defaults(row: list[Any]) -> list[Any]:
         for name, value, source in row[6]
         if not (source == DEFAULT and name in DIFFERENT_DEFAULTS)
     ]
-    return [*row[:6], synonyms]
+    read_only = row[3] or row[0] in FIXED_HERE
+    return [*row[:3], read_only, *row[4:6], synonyms]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ TAKEN = [
     (values.DOUBLE, "0.001", 0.001, "0.001"),
     (values.DOUBLE, "0.0009", 0.0009, "9.0E-4"),
     (values.DOUBLE, "9999999", 9999999.0, "9999999.0"),
+    (values.DOUBLE, "10000000", 1e7, "1.0E7"),
     (values.DOUBLE, "12345678", 12345678.0, "1.2345678E7"),
     (values.DOUBLE, "-2147483648", -2147483648.0, "-2.147483648E9"),
     (values.DOUBLE, "1e400", float("inf"), "Infinity"),
