@@ -157,10 +157,16 @@ def _look_up(partition: Partition, log: PartitionLog, timestamp: int, end: int) 
     if timestamp == LATEST:
         return (-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
-        return (-1, start, log.leader_epochs.epoch_for_offset(start))
+        return (-1, log.log_start_offset, _epoch_of_start(partition, log))
     if timestamp in (LAST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     if timestamp == MAX_TIMESTAMP:
         return log.max_timestamp(end) or NOTHING
     return log.offset_for_time(timestamp, end) or NOTHING
+
+
+def _epoch_of_start(partition: Partition, log: PartitionLog) -> int:
+    epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
+    if epoch < 0 and log.log_start_offset == log.log_end_offset:
+        return partition.leader_epoch  # of the first batch, once there is one
+    return epoch

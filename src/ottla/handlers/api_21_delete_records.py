@@ -11,7 +11,7 @@ from typing import Any
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
 from ottla.handlers.local_partitions import find_leader, is_known
-from ottla.metadata.topic_names import is_internal
+from ottla.metadata import topic_names
 from ottla.protocol.error_codes import (
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
@@ -53,7 +53,7 @@ def _outcome(context: Context, topic: str, index: int, offset: int) -> tuple[int
     services = context.services
     if not is_known(services, topic, index):
         return UNKNOWN_TOPIC_OR_PARTITION, NO_LOW_WATERMARK
-    if is_internal(topic):
+    if topic in topic_names.INTERNAL:
         return INVALID_TOPIC_EXCEPTION, NO_LOW_WATERMARK
     partition = find_leader(services, topic, index)
     if isinstance(partition, int):

@@ -40,7 +40,7 @@ def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
 
 
 def _transactional_refusal(context: Context, timeout_ms: int) -> int:
-    timeout_ms_max = int(context.services.config["transaction.max.timeout.ms"])
+    timeout_ms_max = context.services.config.get_int("transaction.max.timeout.ms")
     return NOT_COORDINATOR if 0 < timeout_ms <= timeout_ms_max else INVALID_TRANSACTION_TIMEOUT
 
 

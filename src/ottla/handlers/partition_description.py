@@ -1,0 +1,68 @@
+"""How a partition looks to a client on one listener: Metadata and DescribeTopicPartitions.
+
+Owns the rule which brokers a client can reach: those that are registered, not fenced, and have an
+endpoint under the name of the listener that the request came in on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ProtocolError
+from ottla.handlers.context import Context
+from ottla.metadata import topic_names
+from ottla.metadata.image import MetadataImage, PartitionState
+from ottla.protocol.error_codes import (
+    LEADER_NOT_AVAILABLE,
+    LISTENER_NOT_FOUND,
+    NONE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+NO_LEADER = -1
+
+Fields = dict[str, Any]
+Endpoints = dict[int, tuple[str, int]]
+"""Host and port by broker id, of the brokers that can be reached."""
+
+
+def reachable_brokers(context: Context) -> Endpoints:
+    services = context.services
+    endpoints: Endpoints = {}
+    for broker in services.image.brokers.values():
+        if not broker.fenced:
+            endpoint = services.advertised_endpoint(broker.broker_id, context.listener_name)
+            if endpoint is not None:
+                endpoints[broker.broker_id] = endpoint
+    return endpoints
+
+
+def describe_partition(
+    index: int, state: PartitionState, image: MetadataImage, reachable: Endpoints
+) -> Fields:
+    """The fields of Metadata v7+ and of DescribeTopicPartitions."""
+    leader, code = state.leader, NONE
+    if leader not in reachable:
+        # A leader that is there but has no such listener is a matter of configuration (KIP-103).
+        code = LISTENER_NOT_FOUND if leader in image.brokers else LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    return {
+        "error_code": code,
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.in_sync,
+        "eligible_leader_replicas": state.eligible,
+        "last_known_elr": state.last_known,
+        "offline_replicas": [replica for replica in state.replicas if replica not in reachable],
+    }
+
+
+def code_without_topic(name: str) -> int:
+    """Why there is no topic of this name: there could be none, or there is none yet."""
+    try:
+        topic_names.validate(name)
+    except ProtocolError as refused:
+        return refused.code
+    return UNKNOWN_TOPIC_OR_PARTITION
