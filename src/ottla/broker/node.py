@@ -24,12 +24,13 @@ from ottla.broker.services import BrokerServices
 from ottla.log.file_cache import FileCache
 from ottla.log.log_dir import LogDir
 from ottla.log.partition_log import PartitionLog
+from ottla.metadata import nodes, paths
+from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.changes import image_from_snapshot
 from ottla.metadata.configs.broker_config import BrokerConfig
-from ottla.metadata.configs.listeners import ListenerSpec, parse_listeners
+from ottla.metadata.configs.listeners import ListenerSpec, is_loopback, parse_listeners
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.nodes import broker_content
-from ottla.metadata.store import MetadataStore
+from ottla.metadata.store import MetadataStore, StoreRefused
 from ottla.net.acceptor import Acceptor, ConnectionLimits
 from ottla.net.incoming import FrameMemory
 from ottla.net.processor import Processor
@@ -96,10 +97,8 @@ class Node:
             lambda: self.config.get_int("max.connections"),
             lambda address: self.config.get_int("max.connections.per.ip"),
         )
-        self._dispatcher: Dispatcher | None = None
         self._processor = Processor(
             loop=self._loop,
-            dispatch=self._dispatch,
             pool=self._pool,
             timers=self.timers,
             memory=FrameMemory(
@@ -109,7 +108,7 @@ class Node:
             ),
             idle_ms_max=lambda: self.config.get_int("connections.max.idle.ms"),
         )
-        for spec in self._listeners.bound:
+        for spec in self._listeners.listening:
             acceptor = Acceptor(
                 name=spec.name,
                 loop=self._loop,
@@ -129,12 +128,10 @@ class Node:
             self._advertise(spec, port)
 
     def _advertise(self, spec: ListenerSpec, port: int) -> None:
-        advertised = self._listeners.advertised.get(spec.name)
-        if advertised is None:
-            self.endpoints[spec.name] = (spec.host, port)
-        else:
-            self.endpoints[spec.name] = (advertised.host, advertised.port or port)
-        if not spec.host.startswith("127.") and spec.host not in ("localhost", "::1"):
+        for advertised in self._listeners.advertised:
+            if advertised.name == spec.name:
+                self.endpoints[spec.name] = (advertised.host, advertised.port or port)
+        if not is_loopback(spec.host):
             log.warning(
                 "listener %s is on %s:%d without authentication: anybody who reaches it can read "
                 "and write everything",
@@ -143,15 +140,13 @@ class Node:
                 port,
             )
 
-    def _dispatch(self, peer: object, frame: memoryview) -> object:
-        raise ConfigError("not started")
-
     def _open_store(self) -> tuple[MetadataStore, MetadataImage]:
         paths = self.config.get_list("log.dirs")
         for path in paths:
             self._log_dirs.append(LogDir.open(self._files, path))
-        store = EmbeddedStore.open(self._log_dirs[0].path)
+        store = EmbeddedStore(self._log_dirs[0].path)
         self._store = store
+        self._found_cluster(store)
         store.register(self.broker_id, self._registration())
         store.campaign(self.broker_id)
         image = image_from_snapshot(store.load())
@@ -159,10 +154,23 @@ class Node:
             log_dir.claim(cluster_id=image.cluster_id, node_id=self.broker_id)
         return store, image
 
+    def _found_cluster(self, store: MetadataStore) -> None:
+        """The first start gives the cluster its id; data of another cluster are refused."""
+        known = {one.cluster_id for one in self._log_dirs if one.cluster_id is not None}
+        if len(known) > 1:
+            raise StoreRefused(f"the log dirs belong to several clusters: {sorted(known)}")
+        operations = decide_cluster_id(
+            store.load().nodes.get(paths.CLUSTER_ID),
+            next(iter(known), None),
+            nodes.encode_uuid(uuid.uuid4()),
+        )
+        if operations:
+            store.commit(operations)
+
     def _registration(self) -> bytes:
-        protocols = {spec.name: spec.protocol for spec in self._listeners.bound}
+        protocols = {spec.name: spec.protocol for spec in self._listeners.listening}
         rack = self.config.get_str("broker.rack") or None
-        return broker_content(self.endpoints, protocols, rack)
+        return nodes.broker_content(self.endpoints, protocols, rack)
 
     def _wire(self, store: MetadataStore, image: MetadataImage) -> None:
         self._configure_from(image)
@@ -202,8 +210,7 @@ class Node:
             flusher=self._flusher,
             new_uuid=uuid.uuid4,
         )
-        self._dispatcher = Dispatcher(self.services, self.stats)
-        self._processor.dispatch = self._dispatcher.dispatch
+        self._processor.dispatch = Dispatcher(self.services, self.stats).dispatch
 
     # -- following the image ----------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import MalformedRequest
 from ottla.base.ports import Pool, Timer, Timers
 from ottla.net.connection import Answer, Connection
 from ottla.net.incoming import FrameMemory
@@ -33,14 +34,14 @@ class Processor:
         self,
         *,
         loop: asyncio.AbstractEventLoop,
-        dispatch: Dispatch,
         pool: Pool,
         timers: Timers,
         memory: FrameMemory,
         idle_ms_max: Callable[[], int],
     ) -> None:
         self.loop = loop
-        self.dispatch = dispatch
+        # Set before the first connection is taken: ports are bound before there is a dispatcher.
+        self.dispatch: Dispatch = _refuse_all
         self.pool = pool
         self.memory = memory
         self.scratch = bytearray(SCRATCH_BYTES)
@@ -118,3 +119,7 @@ class Processor:
         self._sweeping = None
         if self._connections:
             self._sweeping = self._timers.call_later(SWEEP_INTERVAL_MS, self._sweep)
+
+
+def _refuse_all(connection: Connection, frame: memoryview) -> Answer:
+    raise MalformedRequest("nothing is served yet")

@@ -191,6 +191,8 @@ class Partition:
         progress = self._progress
         if progress is not None:
             self.high_watermark = progress.high_watermark
+            if self.log is not None:
+                self.log.on_high_watermark(self.high_watermark)
         if self._waiters:
             for waiter in list(self._waiters):
                 waiter.on_progress(self, new_bytes)
