@@ -1,1 +1,1 @@
-"""Metadata: what the cluster consists of, who may change it and how; pure, on a store behind a port."""
+"""Metadata: what the cluster consists of and how that is changed; pure, over a store port."""

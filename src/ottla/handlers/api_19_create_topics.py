@@ -1,0 +1,95 @@
+"""CreateTopics 2-7: new topics, each accepted or refused on its own.
+
+v4 lets the counts default, v5 answers with the settings that the topic got, v7 with its id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.deferred import Deferred
+from ottla.handlers.context import Context
+from ottla.handlers.controller_answer import Fields, ask_controller
+from ottla.metadata.configs.alter import validate_topic_configs
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.configs.describe import describe_topic
+from ottla.metadata.controller import (
+    CreateResult,
+    Decision,
+    NewTopic,
+    TopicDefaults,
+    decide_create_topics,
+)
+from ottla.metadata.image import MetadataImage
+from ottla.protocol.error_codes import NONE
+
+API_KEY = 19
+VERSIONS = (2, 7)
+
+
+def handle(context: Context, request: Any) -> Deferred[Fields]:
+    services = context.services
+    topics = [_new_topic(topic) for topic in request.topics]
+    defaults = TopicDefaults(
+        services.config.get_int("num.partitions"),
+        services.config.get_int("default.replication.factor"),
+    )
+
+    def decide(image: MetadataImage) -> Decision[list[CreateResult]]:
+        return decide_create_topics(
+            image,
+            topics,
+            defaults=defaults,
+            check_configs=validate_topic_configs,
+            new_uuid=services.new_uuid,
+            validate_only=request.validate_only,
+        )
+
+    def respond(results: list[CreateResult]) -> Fields:
+        return {
+            "throttle_time_ms": 0,
+            "topics": [_result(result, services.config) for result in results],
+        }
+
+    def refuse(code: int, message: str | None) -> Fields:
+        return respond([CreateResult(topic.name, code, message) for topic in topics])
+
+    return ask_controller(context, decide, respond, refuse)
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(item.partition_index, item.broker_ids) for item in topic.assignments],
+        [(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _result(result: CreateResult, config: BrokerConfig) -> Fields:
+    return {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "error_code": result.error_code,
+        "error_message": result.error_message,
+        "topic_config_error_code": NONE,
+        "num_partitions": result.partition_count,
+        "replication_factor": result.replication_factor,
+        "configs": _configs(result, config),
+    }
+
+
+def _configs(result: CreateResult, config: BrokerConfig) -> list[Fields]:
+    if result.error_code != NONE:
+        return []
+    return [
+        {
+            "name": described.name,
+            "value": described.value,
+            "read_only": described.read_only,
+            "config_source": described.config_source,
+            "is_sensitive": described.is_sensitive,
+        }
+        for described in describe_topic(config, result.configs)
+    ]
