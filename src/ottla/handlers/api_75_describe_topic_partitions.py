@@ -50,8 +50,8 @@ def handle(context: Context, request: Any) -> Fields:
 
 def _limit(context: Context, request: Any) -> int:
     """At least one partition, or a client that asks for none would never come to an end."""
-    limit = context.services.config.get_int(LIMIT_CONFIG)
-    return max(1, min(request.response_partition_limit, limit))
+    asked: int = request.response_partition_limit
+    return max(1, min(asked, context.services.config.get_int(LIMIT_CONFIG)))
 
 
 def _answer(topics: list[Fields], next_cursor: Fields | None) -> Fields:

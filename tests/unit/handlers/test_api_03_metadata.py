@@ -54,14 +54,10 @@ def metadata(
 
 
 def _topic(asked: Any) -> dict[str, Any]:
-    match asked:
-        case str():
-            return {"topic_id": NULL_ID, "name": asked}
-        case UUID():
-            return {"topic_id": asked, "name": None}
-        case topic_id, name:
-            return {"topic_id": topic_id, "name": name}
-    raise AssertionError(asked)
+    if isinstance(asked, str):
+        return {"topic_id": NULL_ID, "name": asked}
+    topic_id, name = (asked, None) if isinstance(asked, UUID) else asked
+    return {"topic_id": topic_id, "name": name}
 
 
 def codes(answer: dict[str, Any]) -> dict[str, int]:

@@ -157,7 +157,7 @@ def test_the_brokers_limit_holds_for_everybody() -> None:
 
 def test_what_can_not_be_described_does_not_use_up_the_limit() -> None:
     names = ["a1", "b1", "t1", "u1", "v1"]
-    refused = [(3, "a1", []), (3, "b1", [])]
+    refused: list[Any] = [(3, "a1", []), (3, "b1", [])]
     assert page(names, 1) == ([*refused, (0, "t1", [0])], ("t1", 1))
     assert page(names, 2) == ([*refused, (0, "t1", [0, 1])], ("u1", 0))
     assert page(names, 3) == ([*refused, (0, "t1", [0, 1]), (3, "u1", []), (3, "v1", [])], None)

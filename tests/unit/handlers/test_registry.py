@@ -53,8 +53,7 @@ def test_the_table_repeats_what_the_module_says(api_key: int) -> None:
     name, *versions = registry.SERVED[api_key]
     module = import_module(f"ottla.handlers.{name}")
     assert name.startswith(f"api_{api_key:02}_")
-    assert module.API_KEY == api_key
-    assert module.VERSIONS == tuple(versions)
+    assert (api_key, tuple(versions)) == (module.API_KEY, module.VERSIONS)
     assert registry.handler_of(api_key) is module.handle
     assert registry.handler_of(api_key) is module.handle
 
