@@ -30,6 +30,17 @@ from ottla.records.validation import ProduceRules
 from ottla.replication.leader_progress import LeaderProgress
 
 
+# What `compression.type` of a topic asks for; None keeps what the producer chose.
+CODECS = {
+    "producer": None,
+    "uncompressed": compression.NONE,
+    "gzip": compression.GZIP,
+    "snappy": compression.SNAPPY,
+    "lz4": compression.LZ4,
+    "zstd": compression.ZSTD,
+}
+
+
 class Waiter(Protocol):
     """Something parked until this partition moves: a long poll, a produce with acks=all."""
 
@@ -204,7 +215,7 @@ class Partition:
 
 
 def rules_of(config: LogConfig, zstd_allowed: bool) -> ProduceRules:
-    codec = compression.codec_of(config.compression_type)
+    codec = CODECS[config.compression_type]
     levels = {
         compression.GZIP: config.compression_gzip_level,
         compression.LZ4: config.compression_lz4_level,
