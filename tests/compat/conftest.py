@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.java_host import JavaHost
 from tests.compat.nodes import Node, ProcessNode, node_kind
 
 MakeNode = Callable[..., Node]
@@ -49,6 +50,13 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
         return given
     node: Node = request.getfixturevalue("shared_node")
     return node.bootstrap
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaHost]:
+    host = JavaHost(tmp_path_factory.mktemp("java") / "jvm.log")
+    yield host
+    host.close()
 
 
 @pytest.fixture

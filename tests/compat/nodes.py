@@ -142,7 +142,7 @@ class ProcessNode:
 
 class OttlaNode(ProcessNode):
     def command(self) -> list[str]:
-        settings = {"ottla.http.port": "0", **self.overrides}
+        settings = {"ottla.metrics.listener": "127.0.0.1:0", **self.overrides}
         options = [part for pair in settings.items() for part in ("--override", "=".join(pair))]
         return [
             str(OTTLA),
