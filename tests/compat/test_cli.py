@@ -87,9 +87,7 @@ def ottla(bootstrap: str) -> Ottla:
 
 def test_a_topic_from_its_creation_to_its_end(ottla: Ottla) -> None:
     topic = ottla.new_topic(2, "--config", "retention.ms=86400000")
-    (listed,) = [
-        row for row in ottla("topic", "list", "-o", "json").document() if row["topic"] == topic
-    ]
+    (listed,) = [row for row in ottla.topics() if row["topic"] == topic]
     assert listed == {"topic": topic, "partitions": 2, "replication_factor": 1, "internal": False}
     assert topic in ottla("topic", "list").out.decode()
 
@@ -388,9 +386,7 @@ def test_a_name_that_is_nearly_right(ottla: Ottla) -> None:
     done = ottla("consume", topic[:-1])
     assert (done.code, done.out) == (1, b"")
     assert done.err.startswith(f"ottla: topic {topic[:-1]} does not exist; did you mean cli-")
-    assert topic[:-1] not in {
-        row["topic"] for row in ottla("topic", "list", "-o", "json").document()
-    }
+    assert topic[:-1] not in {row["topic"] for row in ottla.topics()}
 
 
 def test_the_shell_completes_topic_names(ottla: Ottla) -> None:

@@ -82,7 +82,7 @@ def consume(
     \b
     Fields of --format:
       %t topic   %p partition   %o offset    %e leader epoch   %T timestamp (ms)
-      %k key     %v value       %h headers   %K %S bytes of key and value (-1: null)
+      %k key     %v value       %h headers   %K %S bytes of key, value (-1: null)
       %{topic} %{partition} %{offset} %{epoch} %{timestamp} %{time} %{key}
       %{value} %{headers} %{header:NAME} %{key_size} %{value_size}
       \\n \\t \\r \\xNN as in C, %% a per cent sign

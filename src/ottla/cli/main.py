@@ -55,3 +55,7 @@ def explain_briefly(
         sys.__excepthook__(kind, error, trace)
     else:
         fail(f"unexpected {kind.__name__}: {error} (set OTTLA_DEBUG=1 to see where)")
+
+
+if __name__ == "__main__":
+    app()

@@ -52,10 +52,13 @@ class RecordReader:
 
     def read(self, timeout_s: float) -> list[ReceivedRecord | EndReached]:
         """What has come, after at most so long; `connection_lost` says whether nobody is there."""
-        messages = self._consumer.consume(RECORDS_AT_ONCE_MAX, timeout_s)
-        if messages:
-            self.connection_lost = None
-        return [self._event(message) for message in messages]
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        self.connection_lost = None
+        # Asked with a time-out, this waits until it has as many as it may give; so it gets none.
+        others = self._consumer.consume(RECORDS_AT_ONCE_MAX, 0)
+        return [self._event(message) for message in (first, *others)]
 
     def close(self) -> None:
         self._consumer.close()
