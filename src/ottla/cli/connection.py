@@ -227,7 +227,19 @@ class Connection:
     # ------------------------------------------------------------------------------ records
 
     def sender(self, topic: str, settings: SenderSettings) -> RecordSender:
-        return RecordSender(self._settings, topic, settings)
+        return RecordSender(self._settings, topic, settings, self._batch_bytes_max(topic))
+
+    def _batch_bytes_max(self, topic: str) -> int | None:
+        """What the topic takes at once, so that a record too large fails without its neighbours."""
+        if topic not in self._metadata.topics:
+            return None
+        try:
+            configs = {setting.name: setting.value for setting in self.configs("topic", topic)}
+        except Failure:
+            # Who may write to a topic need not be allowed to look at its settings.
+            return None
+        limit = configs.get("max.message.bytes") or ""
+        return int(limit) if limit.isdigit() else None
 
     def reader(self, *, committed: bool) -> RecordReader:
         return RecordReader(self._settings, committed=committed)

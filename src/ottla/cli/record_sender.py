@@ -20,6 +20,7 @@ from ottla.cli.model import RecordToSend, SenderSettings
 
 # The broker knows its own limit and answers with it; ours only keeps a mistake out of memory.
 RECORD_BYTES_MAX = 100_000_000
+BATCH_BYTES = 1_000_000
 FLUSH_STEP_S = 0.2
 READY_TIMEOUT_S = 5.0
 ANY_PARTITION = -1
@@ -27,7 +28,11 @@ ANY_PARTITION = -1
 
 class RecordSender:
     def __init__(
-        self, client_settings: Mapping[str, Any], topic: str, settings: SenderSettings
+        self,
+        client_settings: Mapping[str, Any],
+        topic: str,
+        settings: SenderSettings,
+        batch_bytes_max: int | None,
     ) -> None:
         self.topic = topic
         self.sent = 0
@@ -43,6 +48,7 @@ class RecordSender:
                     "enable.idempotence": settings.acks == "all",
                     "partitioner": "murmur2_random",
                     "message.max.bytes": RECORD_BYTES_MAX,
+                    "batch.size": max(1, min(batch_bytes_max or BATCH_BYTES, BATCH_BYTES)),
                     "message.timeout.ms": settings.timeout_ms,
                     "topic.metadata.propagation.max.ms": 5_000,
                 }
