@@ -1,0 +1,558 @@
+"""The log of one partition: append, read, truncate, retain, flush.
+
+Owns the list of segments, the offsets at both ends, the recovery point, and the producer state and
+leader epochs that follow from the batches. Knows no clock but the one it is given, no socket, and
+no high watermark: who may read or delete how far is told by the caller. Not thread-safe; only a
+`FlushJob` may run beside it.
+
+What is promised about the disk: a batch is in the page cache when `append` returns. Everything
+below `recovery_point` is on the disk, with the indexes of the segments that end below it, the
+epochs that start below it and the snapshots up to it; a flush makes it so before it moves the
+point, and nothing else moves it up. The caller writes the recovery-point checkpoint *after*
+`flush_done`, and *again right after a truncation, before the next append*, since a truncation
+moves the point down.
+
+Invariants: L1 offsets have no gaps but those a leader sent; L3 epochs never decrease and the cache
+equals what the batches say; L5 log start <= log end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from ottla.base.errors import ProtocolError, StorageError, check
+from ottla.base.ports import Buffer, Clock, Files
+from ottla.log import retention, time_lookup
+from ottla.log.batch_scan import next_offset, whole_batches
+from ottla.log.durability import Durability
+from ottla.log.epoch_cache import EpochCache
+from ottla.log.file_cache import FileCache
+from ottla.log.flush import FlushJob
+from ottla.log.log_config import LogConfig
+from ottla.log.markers import read_marker
+from ottla.log.producer_restore import find_earlier_batches, load_snapshot, replay_segments
+from ottla.log.producer_state import (
+    BATCHES_KEPT,
+    Batch,
+    CompletedTransaction,
+    Marker,
+    ProducerStates,
+)
+from ottla.log.retention import DeletedSegment, LogExtent
+from ottla.log.segment import LogSlice, Segment, new_segment
+from ottla.log.segment_list import SegmentList
+from ottla.log.storage_errors import storing
+from ottla.log.txn_index import AbortedTransaction
+from ottla.protocol.error_codes import (
+    KAFKA_STORAGE_ERROR,
+    OFFSET_OUT_OF_RANGE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    RECORD_LIST_TOO_LARGE,
+)
+from ottla.records.batch_header import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BATCH_LENGTH,
+    CONTROL_MASK,
+    LAST_OFFSET_DELTA,
+    LEADER_EPOCH,
+    MAX_TIMESTAMP,
+    PRODUCER_ID,
+    TRANSACTIONAL_MASK,
+    Header,
+)
+from ottla.records.crc32c import crc32c
+
+__all__ = ["Appended", "DeletedSegment", "FlushJob", "LogSlice", "PartitionLog"]
+
+PREFIX = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch: what the broker writes into a batch."""
+
+
+class Appended:
+    """Where a batch is. For a duplicate: where it has been since the first time."""
+
+    __slots__ = ("base_offset", "duplicate", "last_offset", "log_start_offset", "timestamp")
+
+    def __init__(
+        self,
+        base_offset: int,
+        last_offset: int,
+        log_start_offset: int,
+        duplicate: bool,
+        timestamp: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+        self.timestamp = timestamp
+        """The largest timestamp stored: what LogAppendTime topics answer with."""
+
+
+class PartitionLog:
+    __slots__ = (
+        "_active",
+        "_cache",
+        "_clock",
+        "_durability",
+        "_files",
+        "_prepared",
+        "_segments",
+        "config",
+        "corrupt",
+        "directory",
+        "first_unstable_offset",
+        "last_flush_ms",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "on_roll",
+        "partition",
+        "producers",
+        "recovery_point",
+        "size",
+        "topic",
+        "unflushed_messages",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        cache: FileCache,
+        clock: Clock,
+        directory: str,
+        topic: str,
+        partition: int,
+        *,
+        config: LogConfig,
+        segments: list[Segment],
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        leader_epochs: EpochCache,
+        producers: ProducerStates,
+        durability: Durability,
+    ) -> None:
+        """Use `open_log`. `segments` are all there are, at least one; the last is active."""
+        self._files = files
+        self._cache = cache
+        self._clock = clock
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.corrupt: str | None = None
+        """Why this log must not be served; see `LoadReport`."""
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.unflushed_messages = log_end_offset - recovery_point
+        self.last_flush_ms = clock.monotonic_ms()
+        self.leader_epochs = leader_epochs
+        self.producers = producers
+        self.first_unstable_offset: int | None = producers.first_unstable_offset()
+        self.on_roll: Callable[[PartitionLog], None] | None = None
+        """Called after a roll: the time to run `flush_job(sealed_only=True)`."""
+        self._durability = durability
+        self._segments = SegmentList(segments)
+        self._active = segments[-1]
+        self._prepared = False
+        self.size = self._segments.total_size()
+
+    # -- append -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        batch: Buffer,
+        header: Header,
+        leader_epoch: int,
+        *,
+        now_ms: int,
+        from_client: bool = True,
+    ) -> Appended:
+        """Stores one checked batch at the end. `from_client=False` is for coordinators, whose
+        batches have no sequences."""
+        marker: Marker | None = None
+        if header[PRODUCER_ID] >= 0:
+            if header[ATTRIBUTES] & CONTROL_MASK:
+                marker = self._checked_marker(batch, header)
+            else:
+                seen = self._seen_before(header, from_client)
+                if seen is not None:
+                    last = seen[1]
+                    return Appended(last - seen[2], last, self.log_start_offset, True, seen[3])
+        size = len(batch)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header[LAST_OFFSET_DELTA]
+        timestamp = header[MAX_TIMESTAMP]
+        try:
+            segment = self._segment_to_write(size, last_offset, timestamp, now_ms)
+            if type(batch) is bytes or (type(batch) is memoryview and batch.readonly):
+                prefix = PREFIX.pack(base_offset, header[BATCH_LENGTH], leader_epoch)
+                buffers: list[Buffer] = [prefix, memoryview(batch)[16:]]
+            else:
+                PREFIX.pack_into(batch, 0, base_offset, header[BATCH_LENGTH], leader_epoch)
+                buffers = [batch]
+            segment.append(buffers, size, base_offset, last_offset, timestamp)
+        except OSError as cause:
+            raise StorageError(self.directory, "append") from cause
+        self.size += size
+        self.log_end_offset = last_offset + 1
+        self.unflushed_messages = last_offset + 1 - self.recovery_point
+        if leader_epoch != self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+        if header[PRODUCER_ID] >= 0:
+            self._producer_wrote(header, base_offset, marker, now_ms)
+        return Appended(base_offset, last_offset, self.log_start_offset, False, timestamp)
+
+    def append_replicated(self, batches: Buffer) -> Appended | None:
+        """Stores what a leader sent, offsets and epochs as they are. A batch that was cut off at
+        the end is left out; None if that leaves nothing."""
+        now_ms = self._clock.wall_ms()
+        first_offset = -1
+        timestamp = -1
+        for header, batch in whole_batches(batches, self.log_end_offset):
+            self._store_replicated(batch, header, now_ms)
+            first_offset = header[BASE_OFFSET] if first_offset < 0 else first_offset
+            timestamp = max(timestamp, header[MAX_TIMESTAMP])
+        if first_offset < 0:
+            return None
+        last_offset = self.log_end_offset - 1
+        return Appended(first_offset, last_offset, self.log_start_offset, False, timestamp)
+
+    def _store_replicated(self, batch: memoryview, header: Header, now_ms: int) -> None:
+        base_offset = header[BASE_OFFSET]
+        last_offset = next_offset(header) - 1
+        size = len(batch)
+        with storing(self.directory, "append"):
+            segment = self._segment_to_write(size, last_offset, header[MAX_TIMESTAMP], now_ms)
+            segment.append([batch], size, base_offset, last_offset, header[MAX_TIMESTAMP])
+        self.size += size
+        self.log_end_offset = last_offset + 1
+        self.unflushed_messages = last_offset + 1 - self.recovery_point
+        self.leader_epochs.assign(header[LEADER_EPOCH], base_offset)
+        if header[PRODUCER_ID] >= 0:
+            marker = read_marker(batch) if header[ATTRIBUTES] & CONTROL_MASK else None
+            if marker is not None or not header[ATTRIBUTES] & CONTROL_MASK:
+                self._producer_wrote(header, base_offset, marker, now_ms)
+
+    def _segment_to_write(
+        self, size: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> Segment:
+        segment = self._active
+        if not self._prepared:
+            self._prepare()
+        config = self.config
+        full = segment.size + size > config.segment_bytes
+        if full or segment.must_roll(
+            size, last_offset, timestamp, now_ms, config.segment_ms - self._jitter_ms()
+        ):
+            if size > config.segment_bytes:
+                raise ProtocolError(
+                    RECORD_LIST_TOO_LARGE,
+                    f"{size} bytes do not fit a segment of {config.segment_bytes}",
+                )
+            segment = self._roll(now_ms)
+        return segment
+
+    def _prepare(self) -> None:
+        if self.corrupt is not None:
+            raise ProtocolError(KAFKA_STORAGE_ERROR, self.corrupt)
+        self._active.prepare_append()
+        self._prepared = True
+
+    def _jitter_ms(self) -> int:
+        """Spread over the partitions so that they do not all roll at once; the same each time."""
+        width = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if width <= 0:
+            return 0
+        return crc32c(f"{self.topic}-{self.partition}-{self._active.base_offset}".encode()) % width
+
+    # -- producers ----------------------------------------------------------------------------
+
+    def _seen_before(self, header: Header, from_client: bool) -> Batch | None:
+        try:
+            return self.producers.check(header, from_client)
+        except ProtocolError as refused:
+            if refused.code != OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
+            if not self._recall_batches(header[PRODUCER_ID]):
+                raise
+        return self.producers.check(header, from_client)
+
+    def _recall_batches(self, producer_id: int) -> bool:
+        """Finds the batches that a snapshot did not hold; whether there was something to find."""
+        entry = self.producers.entries[producer_id]
+        if entry.complete:
+            return False
+        entry.complete = True
+        known = entry.batches
+        segment = self._segments.holding(known[0][1])
+        if segment is not None:
+            with storing(self.directory, "read"):
+                earlier = find_earlier_batches(segment, entry)
+            entry.batches = (earlier + known)[-BATCHES_KEPT:]
+        return True
+
+    def _checked_marker(self, batch: Buffer, header: Header) -> Marker | None:
+        marker = read_marker(batch)
+        if marker is not None:
+            self.producers.check_marker(header, marker)
+        return marker
+
+    def _producer_wrote(
+        self, header: Header, base_offset: int, marker: Marker | None, now_ms: int
+    ) -> None:
+        if not header[ATTRIBUTES] & CONTROL_MASK:
+            self.producers.update(header, base_offset, now_ms)
+            if header[ATTRIBUTES] & TRANSACTIONAL_MASK:
+                self.first_unstable_offset = self.producers.first_unstable_offset()
+        elif marker is not None:
+            completed = self.producers.update_marker(header, base_offset, marker, now_ms)
+            if completed is not None and completed.aborted:
+                self._index_aborted(completed)
+            self.first_unstable_offset = self.producers.first_unstable_offset()
+
+    def _index_aborted(self, completed: CompletedTransaction) -> None:
+        with storing(self.directory, "append"):
+            self._active.txn_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    completed.last_stable_offset,
+                )
+            )
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions decided below it become stable. Costs nothing where there are none."""
+        if self.first_unstable_offset is not None:
+            self.producers.on_high_watermark(high_watermark)
+            self.first_unstable_offset = self.producers.first_unstable_offset()
+
+    # -- read ---------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int, *, at_least_one: bool = True
+    ) -> LogSlice | None:
+        """Whole batches from the one that holds `offset` on, all below `upper_bound`."""
+        log_end = self.log_end_offset
+        if offset < self.log_start_offset or offset > log_end:
+            raise ProtocolError(
+                OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in [{self.log_start_offset}, {log_end}]",
+            )
+        if self.corrupt is not None:
+            raise ProtocolError(KAFKA_STORAGE_ERROR, self.corrupt)
+        upper_bound = min(upper_bound, log_end)
+        if offset >= upper_bound:
+            return None
+        try:
+            return self._segments.read(offset, max_bytes, upper_bound, log_end, at_least_one)
+        except OSError as cause:
+            raise StorageError(self.directory, "read") from cause
+
+    def offset_for_time(self, timestamp: int, upper_bound: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record as late as `timestamp`."""
+        with storing(self.directory, "read"):
+            return time_lookup.find_by_time(
+                self._segments.items, timestamp, self.log_start_offset, upper_bound
+            )
+
+    def max_timestamp(self, upper_bound: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        with storing(self.directory, "read"):
+            return time_lookup.find_latest(self._segments.items, self.log_start_offset, upper_bound)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch up to `epoch`; (-1, -1) if there is none."""
+        return self.leader_epochs.end_offset(epoch, self.log_end_offset)
+
+    def aborted_transactions(self, first: int, upper_bound: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in the range."""
+        with storing(self.directory, "read"):
+            return self._segments.aborted_transactions(first, upper_bound)
+
+    # -- segments -----------------------------------------------------------------------------
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Rolls a segment whose time has come although nothing is appended."""
+        with storing(self.directory, "roll"):
+            if self._active.size == 0:
+                return False
+            if not self._prepared:
+                self._prepare()
+            waited_ms = self._active.age_ms(now_ms, now_ms)
+            if waited_ms <= self.config.segment_ms - self._jitter_ms():
+                return False
+            self._roll(now_ms)
+            return True
+
+    def _roll(self, now_ms: int) -> Segment:
+        sealed = self._active
+        base_offset = self.log_end_offset
+        if sealed.size == 0 and sealed.base_offset == base_offset:
+            return sealed
+        sealed.seal()
+        self._durability.segment_sealed(sealed)
+        self._durability.snapshot_due(base_offset, self.producers)
+        segment = self._add_segment(base_offset, now_ms)
+        if self.on_roll is not None:
+            self.on_roll(self)
+        return segment
+
+    def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
+        segment = new_segment(
+            self._files, self._cache, self.directory, base_offset, self.config, created_ms=now_ms
+        )
+        segment.create()
+        segment.prepare_append()
+        self._segments.add(segment)
+        self._active = segment
+        self._prepared = True
+        self._durability.directory_changed()
+        return segment
+
+    def advance_log_start(self, offset: int) -> None:
+        """Nothing below `offset` may be read any more. The caller writes the checkpoint."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ProtocolError(
+                OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        self._set_log_start(offset)
+
+    def _set_log_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        if self.recovery_point < offset:
+            self.recovery_point = offset
+            self.unflushed_messages = self.log_end_offset - offset
+
+    def apply_retention(self, now_ms: int, upper_bound: int) -> list[DeletedSegment]:
+        """Takes out what has expired; the files are renamed and the caller's to remove."""
+        extent = LogExtent(
+            self.log_start_offset, self.log_end_offset, self.size, upper_bound, now_ms
+        )
+        with storing(self.directory, "delete segments"):
+            doomed = retention.expired(self._segments.items, self.config, extent)
+            if len(doomed) == len(self._segments.items):
+                if not self._prepared:
+                    self._prepare()
+                self._roll(now_ms)
+            deleted = [self._delete_oldest(segment, reason) for segment, reason in doomed]
+            if deleted:
+                self._set_log_start(max(self.log_start_offset, self._segments.bases[0]))
+            return deleted
+
+    def _delete_oldest(self, segment: Segment, reason: str) -> DeletedSegment:
+        check(segment is self._segments.take_oldest(), "only the oldest segment is deleted")
+        self.size -= segment.size
+        paths = segment.mark_deleted()
+        paths += self._durability.segment_deleted(segment)
+        return DeletedSegment(segment.base_offset, segment.size, reason, paths)
+
+    # -- truncate -----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts everything at `offset` and above, and with it what it held of producers, epochs and
+        transactions. On the disk when it returns; the caller writes the recovery point next."""
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._segments.bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with storing(self.directory, "truncate"):
+            self._segments.remove_above(self._files, self.directory, offset)
+            self._active = self._segments.items[-1]
+            self._prepared = False
+            self._prepare()
+            end = self._active.truncate(offset)
+            self._ends_at(end)
+            self.leader_epochs.truncate_from_end(end)
+            now_ms = self._clock.wall_ms()
+            load_snapshot(
+                self._files,
+                self.directory,
+                self._durability.snapshots,
+                self.producers,
+                log_start_offset=self.log_start_offset,
+                at_most=end,
+                now_ms=now_ms,
+            )
+            replay_segments(self._segments.items, self.producers, end, now_ms)
+            self.first_unstable_offset = self.producers.first_unstable_offset()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Throws the whole log away and goes on at `offset`, with nothing known of the past."""
+        with storing(self.directory, "truncate"):
+            self._segments.remove_above(self._files, self.directory, -1)
+            self._ends_at(offset)
+            self.log_start_offset = offset
+            self.recovery_point = offset
+            self.unflushed_messages = 0
+            self.leader_epochs.clear()
+            self.producers.clear(offset)
+            self.first_unstable_offset = None
+            self._add_segment(offset, self._clock.wall_ms())
+            self._files.sync_dir(self.directory)
+
+    def _ends_at(self, offset: int) -> None:
+        self.size = self._segments.total_size()
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.unflushed_messages = offset - self.recovery_point
+        self._durability.truncated(offset, self._segments.items)
+
+    # -- flush and close ----------------------------------------------------------------------
+
+    def flush_job(self, *, sealed_only: bool = False) -> FlushJob | None:
+        """What to run in the pool so that all appended by now is on the disk; None if it is.
+
+        One job of a log at a time: the next is made after `flush_done`. `sealed_only` leaves the
+        active segment alone, for the flush after a roll.
+        """
+        offset = self._active.base_offset if sealed_only else self.log_end_offset
+        if offset <= self.recovery_point and not self._durability.is_behind():
+            return None
+        return self._durability.make_job(offset, None if sealed_only else self._active)
+
+    def flush_done(self, job: FlushJob) -> None:
+        """The job has run without an error: the recovery point moves. Checkpoint it next."""
+        with storing(self.directory, "flush"):
+            if self._durability.job_done(job) and job.offset > self.recovery_point:
+                self.recovery_point = job.offset
+        self.unflushed_messages = self.log_end_offset - self.recovery_point
+        self.last_flush_ms = self._clock.monotonic_ms()
+
+    def snapshot_producers(self) -> None:
+        """Writes the producer state at the log end, so that a restart need not replay."""
+        with storing(self.directory, "write producer snapshot"):
+            if self.log_end_offset > self.log_start_offset:
+                self._durability.save_snapshot(self.log_end_offset, self.producers)
+
+    def close(self) -> None:
+        """Makes a clean end: indexes trimmed, snapshot written, everything synced. A log to which
+        nothing was appended since it was opened costs nothing."""
+        behind = self.log_end_offset > self.recovery_point or self._durability.is_behind()
+        if behind and self.corrupt is None:
+            with storing(self.directory, "close"):
+                if not self._prepared:
+                    self._prepare()
+                self._active.seal()
+                self._durability.segment_sealed(self._active)
+            self.snapshot_producers()
+            job = self.flush_job()
+            if job is not None:
+                job.run()
+                self.flush_done(job)
+        self.release()
+
+    def release(self) -> None:
+        """Lets go of all files and writes nothing: for a log that is deleted, or whose disk has
+        failed."""
+        for segment in self._segments.items:
+            segment.close()

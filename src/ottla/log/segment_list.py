@@ -1,0 +1,100 @@
+"""The segments of a log, in order: which one holds an offset, and what can be read from there.
+
+Never empty but while a log is thrown away as a whole. Knows no producers, epochs or flushes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from ottla.base.errors import check
+from ottla.base.ports import Files
+from ottla.log.segment import LogSlice, Segment
+
+
+class SegmentList:
+    """`items` and `bases` belong together; both are replaced or appended to here only."""
+
+    __slots__ = ("bases", "items")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.items = segments
+        self.bases = [segment.base_offset for segment in segments]
+
+    def total_size(self) -> int:
+        return sum(segment.size for segment in self.items)
+
+    def holding(self, offset: int) -> Segment | None:
+        """The segment that `offset` belongs to; None if it is older than all."""
+        slot = bisect_right(self.bases, offset)
+        return self.items[slot - 1] if slot else None
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that holds `offset` and those behind it; all if it is older."""
+        return self.items[max(0, bisect_right(self.bases, offset) - 1) :]
+
+    def add(self, segment: Segment) -> None:
+        check(
+            not self.bases or segment.base_offset > self.bases[-1], "segments come in offset order"
+        )
+        self.items.append(segment)
+        self.bases.append(segment.base_offset)
+
+    def take_oldest(self) -> Segment:
+        oldest = self.items[0]
+        self.items = self.items[1:]
+        self.bases = self.bases[1:]
+        return oldest
+
+    def remove_above(self, files: Files, directory: str, offset: int) -> None:
+        """Removes the segments that start above `offset`, with their files.
+
+        Newest first, and known to the disk before anything else happens: whenever this is
+        interrupted, what is left is one piece.
+        """
+        keep = bisect_right(self.bases, offset)
+        gone = self.items[keep:]
+        for segment in reversed(gone):
+            for path in segment.mark_deleted():
+                files.remove(path)
+        self.items = self.items[:keep]
+        self.bases = self.bases[:keep]
+        if gone:
+            files.sync_dir(directory)
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int, log_end: int, at_least_one: bool
+    ) -> LogSlice | None:
+        """Batches from the one that holds `offset` on, in one segment, below `upper_bound`."""
+        bases = self.bases
+        count = len(bases)
+        slot = count - 1
+        if offset < bases[slot]:
+            slot = bisect_right(bases, offset) - 1
+        while slot < count:
+            segment = self.items[slot]
+            slot += 1
+            position = segment.position_of(offset)
+            segment_end = bases[slot] if slot < count else log_end
+            end = segment.size
+            if segment_end > upper_bound:
+                end = segment.position_of(upper_bound)
+            if position < end:
+                return segment.slice(position, end, max_bytes, at_least_one)
+            if segment_end >= upper_bound:
+                return None
+        return None
+
+    def aborted_transactions(self, first: int, upper_bound: int) -> list[tuple[int, int]]:
+        """By first offset. Later segments matter too: a marker may stand far behind its records."""
+        found: list[tuple[int, int]] = []
+        for segment in self.from_offset(first):
+            for aborted in segment.txn_index.read():
+                if aborted.last_offset >= first and aborted.first_offset < upper_bound:
+                    found.append((aborted.first_offset, aborted.producer_id))
+                if aborted.last_stable_offset >= upper_bound:
+                    break
+            else:
+                continue
+            break
+        return [(producer_id, first_offset) for first_offset, producer_id in sorted(found)]

@@ -1,0 +1,206 @@
+"""The real file system behind the `Files` port.
+
+The only module that syncs, maps, locks or removes files of the log. It decides nothing: errors go
+up as OSError, and a failed sync is never tried again here.
+
+A `PosixFile` closes its descriptor when the last reference to it is gone, not only by `close()`.
+The log drops files it has not used for a while; an answer that is still being sent from such a
+file holds a reference, so the descriptor can not be closed, or worse reused, under it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+
+from ottla.base.ports import Buffer
+
+_LOCKED: set[tuple[int, int]] = set()
+"""Device and inode of the files this process holds locks on. POSIX locks, which Kafka uses too,
+never conflict within one process, so a second broker in the same process is refused by this."""
+
+
+class PosixFile:
+    __slots__ = ("_descriptor", "_size")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        # Written at a remembered position instead of O_APPEND: what a failed write has left behind
+        # the end is overwritten by the next one, and pwrite on an O_APPEND file ignores its offset.
+        written = os.pwritev(self._descriptor, buffers, self._size)
+        expected = 0
+        for buffer in buffers:
+            expected += len(buffer)
+        if written != expected:
+            self._write_rest(b"".join(buffers), written)
+        self._size += expected
+        return expected
+
+    def _write_rest(self, content: bytes, done: int) -> None:
+        """A signal or a full disk can end a write early; the second try then tells the reason."""
+        view = memoryview(content)
+        while done < len(content):
+            done += os.pwrite(self._descriptor, view[done:], self._size + done)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        content = os.pread(self._descriptor, size, position)
+        if len(content) == size or not content:
+            return content
+        parts = [content]
+        got = len(content)
+        while got < size:
+            content = os.pread(self._descriptor, size - got, position + got)
+            if not content:
+                break
+            parts.append(content)
+            got += len(content)
+        return b"".join(parts)
+
+    def write_at(self, position: int, buffer: Buffer) -> None:
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._descriptor, view[done:], position + done)
+        self._size = max(self._size, position + len(view))
+
+    def size(self) -> int:
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def map(self, size: int) -> mmap.mmap:
+        return mmap.mmap(self._descriptor, size)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+class PosixLock:
+    """A lock on a file, held until `close()` or the end of the process."""
+
+    __slots__ = ("_descriptor", "_identity")
+
+    def __init__(self, descriptor: int, identity: tuple[int, int]) -> None:
+        self._descriptor = descriptor
+        self._identity = identity
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+            _LOCKED.discard(self._identity)
+
+
+class PosixFiles:
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> PosixFile:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        if create:
+            return PosixFile(os.open(path, flags | os.O_CREAT, 0o644))
+        try:
+            return PosixFile(os.open(path, flags))
+        except PermissionError:
+            # `ottla log dump` may look at files that it must not write.
+            return PosixFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_dir(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def make_dir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def read(self, path: str) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while content := os.read(descriptor, 1 << 20):
+                parts.append(content)
+            return b"".join(parts)
+        finally:
+            os.close(descriptor)
+
+    def write_atomic(self, path: str, content: bytes) -> None:
+        temporary = path + ".tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o644)
+        try:
+            view = memoryview(content)
+            done = 0
+            while done < len(view):
+                done += os.write(descriptor, view[done:])
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> PosixLock | None:
+        """The lock on `path`, which is made if missing; None if somebody else holds it.
+
+        The kind of lock that Java takes, so that an Apache Kafka and an Ottla on the same
+        directory keep each other out.
+        """
+        if os.path.exists(path):
+            # Before it is opened: closing any descriptor of a file drops a process's POSIX locks.
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in _LOCKED:
+                return None
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as failure:
+            os.close(descriptor)
+            if failure.errno in (errno.EACCES, errno.EAGAIN):
+                return None
+            raise
+        status = os.fstat(descriptor)
+        identity = (status.st_dev, status.st_ino)
+        _LOCKED.add(identity)
+        return PosixLock(descriptor, identity)
