@@ -27,7 +27,13 @@ from ottla.protocol.layout import (
     element_size_min,
     format_size,
 )
-from ottla.protocol.primitives import read_long_uvarint, read_tag, skip_tags, uuid_of
+from ottla.protocol.primitives import (
+    STRING_BYTES_MAX,
+    read_long_uvarint,
+    read_tag,
+    skip_tags,
+    uuid_of,
+)
 from ottla.protocol.source_writer import SourceWriter
 from ottla.protocol.struct_classes import Message, absent_fields, default_instance, struct_class
 
@@ -210,26 +216,28 @@ class _DecoderSource(SourceWriter):
 
     def _sized(self, field: FieldLayout, target: str, path: str) -> None:
         """A string or bytes: the length, then so many bytes."""
-        decoded = ".decode()" if field.kind == STRING else ""
+        is_string = field.kind == STRING
         if self._is_flexible:
             self.run.append(("B", "n"))
             self.flush()
             self.line("if n > 127: n, pos = more(data, pos, n)")
             self.line("n -= 1")
         else:
-            self.run.append(("h" if field.kind == STRING else "i", "n"))
+            self.run.append(("h" if is_string else "i", "n"))
             self.flush()
         if field.is_nullable:
             with self.block("if n == -1:"):
                 self.line(f"{target} = None")
             with self.block("else:"):
-                self._sized_content(target, decoded, path)
+                self._sized_content(target, is_string, path)
         else:
-            self._sized_content(target, decoded, path)
+            self._sized_content(target, is_string, path)
 
-    def _sized_content(self, target: str, decoded: str, path: str) -> None:
+    def _sized_content(self, target: str, is_string: bool, path: str) -> None:
+        too_long = f" or n > {STRING_BYTES_MAX}" if is_string and self._is_flexible else ""
+        decoded = ".decode()" if is_string else ""
         self.line("end = pos + n")
-        self.line(f"if n < 0 or end > size: raise bad_length({path!r}, n, size - pos)")
+        self.line(f"if n < 0 or end > size{too_long}: raise bad_length({path!r}, n, size - pos)")
         self.line(f"{target} = data[pos:end]{decoded}")
         self.line("pos = end")
 

@@ -24,6 +24,7 @@ from ottla.protocol.layout import (
 from ottla.protocol.primitives import (
     NULL_UUID,
     ONE_BYTE,
+    STRING_BYTES_MAX,
     tagged_field,
     uuid_bytes,
     uvarint,
@@ -219,6 +220,8 @@ class _EncoderSource(SourceWriter):
         else:
             self.line(f"{content} = {value}{encoded}")
             self.line(f"{length} = len({content}){one_more}")
+        if field.kind == STRING and self._is_flexible:
+            self.line(f"if {length} > {STRING_BYTES_MAX + 1}: raise TypeError('a string too long')")
         self._end_run_with("h" if field.kind == STRING else "i", length)
         self.line(f"append({content})")
 

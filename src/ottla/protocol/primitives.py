@@ -24,6 +24,9 @@ NULL_UUID = uuid.UUID(int=0)
 
 NULL_UUID_BYTES = bytes(16)
 
+STRING_BYTES_MAX = (1 << 15) - 1
+"""A string's longest, also where a varint could say more: Kafka refuses longer ones both ways."""
+
 ONE_BYTE = tuple(bytes((value,)) for value in range(256))
 """The varint of every value below 128, and any single byte, without making it anew."""
 
@@ -90,7 +93,7 @@ def read_compact_string(data: Buffer, position: int, size: int) -> tuple[str | N
     if length == 0:
         return None, position
     end = position + length - 1
-    if end > size:
+    if end > size or length > STRING_BYTES_MAX + 1:
         raise MalformedRequest(f"a string of {length - 1} bytes, {size - position} are left")
     return str(data[position:end], "utf-8"), end
 
@@ -100,7 +103,9 @@ def compact_string(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     encoded = text.encode()
-    return uvarint(len(encoded) + 1) + encoded
+    length = len(encoded)
+    check(length <= STRING_BYTES_MAX, f"a string of {length} bytes is too long for the wire")
+    return uvarint(length + 1) + encoded
 
 
 def legacy_string(text: str | None) -> bytes:
@@ -108,8 +113,9 @@ def legacy_string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
     encoded = text.encode()
-    check(len(encoded) < 1 << 15, "a string with a two-byte length has at most 32767 bytes")
-    return len(encoded).to_bytes(2, "big") + encoded
+    length = len(encoded)
+    check(length <= STRING_BYTES_MAX, f"a string of {length} bytes is too long for the wire")
+    return length.to_bytes(2, "big") + encoded
 
 
 def tagged_field(tag: int, value: bytes) -> bytes:

@@ -78,32 +78,50 @@ def read(schema: Any, data: bytes) -> Any:
 # ------------------------------------------------------------------------------ random messages
 
 
-def random_message(schema: Any, rng: random.Random, items_max: int = 3) -> Any:
+@dataclasses.dataclass(slots=True)
+class Shape:
+    """How random messages are filled."""
+
+    items_min: int = 0
+    items_max: int = 3
+    null_share: float = 0.25
+    default_share: float = 0.3
+    bytes_max: int = 20_000
+
+
+FULL = Shape(items_min=1, items_max=2, null_share=0, default_share=0, bytes_max=300)
+"""Nothing null, no empty array, no tag left out: every count and length of the schema is there."""
+
+
+def random_message(schema: Any, rng: random.Random, shape: Shape | None = None) -> Any:
+    shape = shape or Shape()
     values = {}
     for field in dataclasses.fields(schema):
         has_default = field.default is not dataclasses.MISSING
-        if has_default and rng.random() < 0.3:
+        if has_default and rng.random() < shape.default_share:
             values[field.name] = field.default
         else:
-            values[field.name] = random_value(field, rng, items_max)
+            values[field.name] = random_value(field, rng, shape)
     return schema(**values)
 
 
-def random_value(field: Any, rng: random.Random, items_max: int) -> Any:
+def random_value(field: Any, rng: random.Random, shape: Shape) -> Any:
     annotation, nullable = without_none(field.type)
     kafka_type = field.metadata.get("kafka_type", "struct")
-    if nullable and rng.random() < 0.25 and field.metadata.get("tag") is None:
+    if nullable and rng.random() < shape.null_share and field.metadata.get("tag") is None:
         return None
     if get_origin(annotation) is tuple:
         inner, _ = without_none(get_args(annotation)[0])
-        count = 200 if rng.random() < 0.01 and kafka_type != "struct" else rng.randint(0, items_max)
-        return tuple(random_plain(kafka_type, inner, rng, items_max) for _ in range(count))
-    return random_plain(kafka_type, annotation, rng, items_max)
+        count = rng.randint(shape.items_min, shape.items_max)
+        if rng.random() < 0.01 and kafka_type != "struct":
+            count = 200
+        return tuple(random_plain(kafka_type, inner, rng, shape) for _ in range(count))
+    return random_plain(kafka_type, annotation, rng, shape)
 
 
-def random_plain(kafka_type: str, annotation: Any, rng: random.Random, items_max: int) -> Any:
+def random_plain(kafka_type: str, annotation: Any, rng: random.Random, shape: Shape) -> Any:
     if kafka_type == "struct":
-        return random_message(annotation, rng, items_max)
+        return random_message(annotation, rng, shape)
     if kafka_type in RANGES:
         bound = 1 << RANGES[kafka_type]
         return rng.choice([0, -1, bound - 1, -bound, rng.randrange(-bound, bound)])
@@ -113,7 +131,8 @@ def random_plain(kafka_type: str, annotation: Any, rng: random.Random, items_max
         length = 300 if rng.random() < 0.05 else rng.randint(0, 12)
         return "".join(rng.choice(LETTERS) for _ in range(length))
     if kafka_type in ("bytes", "records"):
-        return rng.randbytes(rng.choice([0, 1, 20, 126, 127, 128, 20_000]))
+        length = rng.choice([0, 1, 20, 126, 127, 128, 20_000])
+        return rng.randbytes(min(length, shape.bytes_max))
     return random_special(kafka_type, rng)
 
 
@@ -232,7 +251,8 @@ class Walk:
         if schema.__flexible__:
             for _ in range(self.number("varint", f"{path} tags")):
                 tag = self.number("", "")
-                end = self.number("varint", f"{path} tag size") + self.offset
+                size = self.number("varint", f"{path} tag size")
+                end = self.offset + size
                 self.field(tagged[tag], True, f"{path}.{tagged[tag].name}")
                 assert self.offset == end
 
@@ -279,7 +299,8 @@ class Walk:
             self.offset += FIXED_SIZES[kafka_type]
         else:
             form = "int16" if kafka_type == "string" else "int32"
-            self.offset += max(self.length(form, flexible, path), 0)
+            length = self.length(form, flexible, path)
+            self.offset += max(length, 0)
 
 
 HOSTILE_VALUES = ((1 << 31) - 1, (1 << 31) - 2, -2, -(1 << 31))

@@ -175,11 +175,19 @@ def test_null_goes_only_where_the_version_allows_it() -> None:
         messages.encode_response(api_keys.METADATA, 11, fields)
 
 
-def test_a_string_too_long_for_its_length_is_refused() -> None:
-    fields = {"group_id": "g" * 40_000, "generation_id": 1, "member_id": "m"}
-    assert messages.encode_request(api_keys.HEARTBEAT, 4, fields)
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_string_has_at_most_32767_bytes_both_ways(version: int) -> None:
+    fields = {"group_id": "g" * 32_767, "generation_id": 1, "member_id": "m"}
+    body = messages.encode_request(api_keys.HEARTBEAT, version, fields)
+    assert len(messages.decode_request(api_keys.HEARTBEAT, version, body).group_id) == 32_767
     with pytest.raises(InvariantError):
-        messages.encode_request(api_keys.HEARTBEAT, 3, fields)
+        messages.encode_request(api_keys.HEARTBEAT, version, {**fields, "group_id": "g" * 32_768})
+
+
+def test_a_longer_string_is_malformed_even_if_all_of_it_is_there() -> None:
+    body = b"\x81\x80\2" + b"g" * 32_768 + HEARTBEAT_V4[2:]
+    with pytest.raises(MalformedRequest, match="32768"):
+        messages.decode_request(api_keys.HEARTBEAT, 4, body)
 
 
 def test_unknown_keys_and_versions_have_no_codec() -> None:
