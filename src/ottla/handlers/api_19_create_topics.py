@@ -86,7 +86,8 @@ def _configs(result: CreateResult, config: BrokerConfig) -> list[Fields]:
     return [
         {
             "name": described.name,
-            "value": described.value,
+            # What the client set is told as it was written; a description tells how it is read.
+            "value": result.configs.get(described.name, described.value),
             "read_only": described.read_only,
             "config_source": described.config_source,
             "is_sensitive": described.is_sensitive,

@@ -14,7 +14,7 @@ from ottla.metadata import nodes, paths
 from ottla.metadata.decision import Decision, decided
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.store import Write
-from ottla.protocol.error_codes import FEATURE_UPDATE_FAILED, NONE
+from ottla.protocol.error_codes import INVALID_UPDATE_VERSION, NONE
 
 METADATA_VERSION = "metadata.version"
 
@@ -97,9 +97,9 @@ def _check_update(update: FeatureUpdate, current: int) -> None:
         )
     if update.name == METADATA_VERSION:
         message = f"Unsupported metadata.version downgrade from {current} to {update.level}."
-        raise ProtocolError(FEATURE_UPDATE_FAILED, message)
+        raise ProtocolError(INVALID_UPDATE_VERSION, message)
 
 
 def _refused(update: FeatureUpdate, reason: str) -> ProtocolError:
     message = f"Invalid update version {update.level} for feature {update.name}. {reason}"
-    return ProtocolError(FEATURE_UPDATE_FAILED, message)
+    return ProtocolError(INVALID_UPDATE_VERSION, message)

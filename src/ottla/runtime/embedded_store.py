@@ -15,15 +15,12 @@ import json
 import os
 import sqlite3
 import threading
-import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ottla.base.errors import StorageError
 from ottla.metadata import paths
-from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.memory_store import candidacy, conflicts, registration, updated
-from ottla.metadata.nodes import encode_uuid
 from ottla.metadata.store import (
     CHANGES_KEPT,
     Change,
@@ -67,29 +64,6 @@ class EmbeddedStore:
         if is_new:
             _sync_directory(directory)
         self._last_change: int = self._run("SELECT coalesce(max(number), 0) FROM change")[0][0]
-
-    @classmethod
-    def open(cls, directory: str, known_cluster_id: str | None = None) -> EmbeddedStore:
-        """The store of this directory, with a cluster id: a new one if everything here is new.
-
-        `known_cluster_id` is what the data directories belong to, if they are not new. Raises
-        StoreRefused for a store that is another cluster's, or empty where it must not be.
-        """
-        store = cls(directory)
-        try:
-            store._adopt_cluster_id(known_cluster_id)
-        except BaseException:
-            store.close()
-            raise
-        return store
-
-    def _adopt_cluster_id(self, known_cluster_id: str | None) -> None:
-        with self._lock:
-            stored = self._read([paths.CLUSTER_ID]).get(paths.CLUSTER_ID)
-            new_cluster_id = encode_uuid(uuid.uuid4())
-            writes = decide_cluster_id(stored, known_cluster_id, new_cluster_id)
-            if writes:
-                self._commit(writes)
 
     def load(self) -> Snapshot:
         with self._lock:
