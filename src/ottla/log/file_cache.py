@@ -23,18 +23,17 @@ class Closable(Protocol):
 
 
 class FileCache:
-    __slots__ = ("_open", "limit")
+    __slots__ = ("_open", "segments_max")
 
-    def __init__(self, limit: int = 1024) -> None:
-        """`limit` counts segments; each may take `DESCRIPTORS_PER_SEGMENT` descriptors."""
-        check(limit >= 1, "a file cache holds at least one segment")
-        self.limit = limit
+    def __init__(self, descriptors_max: int = 1024) -> None:
+        self.segments_max = descriptors_max // DESCRIPTORS_PER_SEGMENT
+        check(self.segments_max >= 1, "a file cache holds at least one segment")
         self._open: dict[Closable, None] = {}
 
     def opened(self, segment: Closable) -> None:
         """`segment` has files open now. May close those of others, never its own."""
         self._open.pop(segment, None)
-        while len(self._open) >= self.limit:
+        while len(self._open) >= self.segments_max:
             self._close_one()
         self._open[segment] = None
 

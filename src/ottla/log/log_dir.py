@@ -1,23 +1,41 @@
-"""One directory of `log.dirs`: its lock, and what stands in it.
+"""One directory of `log.dirs`: whose it is, its lock, its checkpoints, and what stands in it.
 
 Directories are named `topic-partition`. One that is being deleted is renamed to
 `topic-partition.<32 hex digits>-delete` and removed in the background; a stray one (of a topic that
-no longer exists) to `...-stray`; `...-future` is a replica on its way between dirs. Anything else
-is left alone. The log room touches nothing outside the partitions and the files named here.
+does not exist) to `...-stray`; `...-future` is a replica on its way between dirs. Anything else is
+left alone.
+
+The order of a life: `open` (lock, read what the last one left), `claim` (is it ours?), the logs are
+opened, `begin` (from here on it is not clean), the checkpoints now and then, `mark_clean` after the
+logs were closed, `release`.
+
+`ottla.boot.id` is the one file that Kafka does not have: the machine's boot id, written by `begin`.
+If it is still the same, the machine has not lost power, and every write that was made is there.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Files
+from ottla.log import checkpoints, clean_shutdown
+from ottla.log.meta_properties import (
+    MetaProperties,
+    check_owner,
+    read_meta_properties,
+    write_meta_properties,
+)
+from ottla.log.partition_metadata import read_partition_metadata, uuid_text
 from ottla.log.storage_errors import storing
 
 LOCK_NAME = ".lock"
+BOOT_ID_NAME = "ottla.boot.id"
 DIRECTORY_NAME_MAX = 255
 KRAFT_METADATA_TOPIC = "__cluster_metadata"
 
@@ -29,93 +47,194 @@ class DirLock(Protocol):
     def close(self) -> None: ...
 
 
-class LockingFiles(Files, Protocol):
-    """A file system that can lock; `runtime.posix_files` is one."""
+class LogDirFiles(Files, Protocol):
+    """What a log dir asks of the file system besides; `runtime.posix_files` has it."""
 
     def lock(self, path: str) -> DirLock | None: ...
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes in all, and bytes left to use."""
+        ...
+
+    def boot_id(self) -> str:
+        """Another one after each start of the machine; "" if it can not be told."""
+        ...
 
 
 @dataclass(slots=True)
-class LogDirContents:
-    """Paths of directories, by what they are."""
+class FoundPartition:
+    """A partition directory; `topic_id` is None if it does not say."""
 
-    partitions: dict[TopicPartition, str] = field(default_factory=dict)
-    deleting: list[str] = field(default_factory=list)
-    stray: list[str] = field(default_factory=list)
-    future: list[str] = field(default_factory=list)
+    topic: str
+    partition: int
+    topic_id: uuid.UUID | None
+    path: str
 
 
 class LogDir:
-    __slots__ = ("_files", "_lock", "path")
+    __slots__ = (
+        "_files",
+        "_lock",
+        "_meta",
+        "clean",
+        "cluster_id",
+        "error",
+        "high_watermarks",
+        "log_start_offsets",
+        "path",
+        "power_lost",
+        "recovery_points",
+    )
 
-    def __init__(self, files: LockingFiles, path: str) -> None:
+    def __init__(self, files: LogDirFiles, path: str, lock: DirLock) -> None:
+        """Use `LogDir.open`."""
         self._files = files
-        self._lock: DirLock | None = None
+        self._lock: DirLock | None = lock
         self.path = path
+        self.error: str | None = None
+        """Why it is offline; for the caller to set."""
+        self._meta = read_meta_properties(files, path)
+        self.cluster_id = None if self._meta is None else self._meta.cluster_id
+        self.clean = clean_shutdown.has_marker(files, path)
+        self.power_lost = not self.clean and not self._is_same_boot()
+        self.recovery_points = checkpoints.read_checkpoint(files, path, checkpoints.RECOVERY_POINTS)
+        self.log_start_offsets = checkpoints.read_checkpoint(
+            files, path, checkpoints.LOG_START_OFFSETS
+        )
+        self.high_watermarks = checkpoints.read_checkpoint(files, path, checkpoints.HIGH_WATERMARKS)
 
-    def acquire(self) -> None:
+    @classmethod
+    def open(cls, files: LogDirFiles, path: str) -> LogDir:
         """Makes the dir if it is missing, and locks it. ConfigError if somebody else has it."""
-        with storing(self.path, "lock"):
-            self._files.make_dir(self.path)
-            lock = self._files.lock(f"{self.path}/{LOCK_NAME}")
+        with storing(path, "lock"):
+            files.make_dir(path)
+            lock = files.lock(f"{path}/{LOCK_NAME}")
         if lock is None:
             raise ConfigError(
-                f"{self.path} is in use by another broker: {self.path}/{LOCK_NAME} is locked"
+                f"{path} is in use by another broker: it holds the lock on {path}/{LOCK_NAME}"
             )
-        self._lock = lock
+        try:
+            return cls(files, path, lock)
+        except BaseException:
+            lock.close()
+            raise
 
     def release(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def scan(self) -> LogDirContents:
-        contents = LogDirContents()
-        with storing(self.path, "list"):
-            names = self._files.list_dir(self.path)
-        for name in names:
-            path = f"{self.path}/{name}"
-            marked = _MARKED.fullmatch(name)
-            if marked is not None:
-                where = {
-                    "delete": contents.deleting,
-                    "stray": contents.stray,
-                    "future": contents.future,
-                }
-                where[marked[1]].append(path)
-            else:
-                key = partition_of(name)
-                if key is not None:
-                    contents.partitions[key] = path
-        return contents
+    # -- whose it is --------------------------------------------------------------------------
 
-    def partition_path(self, topic: str, partition: int) -> str:
+    def claim(self, *, cluster_id: str, node_id: int) -> None:
+        """ConfigError if the dir belongs to another cluster or node; a new dir becomes ours."""
+        if self._meta is not None:
+            check_owner(self._meta, self.path, cluster_id, node_id)
+            return
+        directory_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{cluster_id}/{node_id}/{self.path}")
+        self._meta = MetaProperties(cluster_id, node_id, uuid_text(directory_id))
+        write_meta_properties(self._files, self.path, self._meta)
+        self.cluster_id = cluster_id
+
+    # -- clean or not -------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """All logs are open and recovered, and what comes now has to be recovered again."""
+        path = f"{self.path}/{BOOT_ID_NAME}"
+        boot_id = self._files.boot_id()
+        if boot_id and not self._is_same_boot():
+            with storing(path, "write"):
+                self._files.write_atomic(path, boot_id.encode())
+        clean_shutdown.remove_marker(self._files, self.path)
+
+    def mark_clean(self, broker_epoch: int = clean_shutdown.NO_EPOCH) -> None:
+        """The last thing: every log is closed and the checkpoints are written."""
+        clean_shutdown.write_marker(self._files, self.path, broker_epoch)
+
+    def _is_same_boot(self) -> bool:
+        path = f"{self.path}/{BOOT_ID_NAME}"
+        boot_id = self._files.boot_id()
+        with storing(path, "read"):
+            if not boot_id or not self._files.exists(path):
+                return False
+            return self._files.read(path).decode("ascii", "replace").strip() == boot_id
+
+    # -- checkpoints --------------------------------------------------------------------------
+
+    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_checkpoint(self._files, self.path, checkpoints.RECOVERY_POINTS, offsets)
+
+    def write_log_start_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_checkpoint(self._files, self.path, checkpoints.LOG_START_OFFSETS, offsets)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_checkpoint(self._files, self.path, checkpoints.HIGH_WATERMARKS, offsets)
+
+    # -- what stands in it --------------------------------------------------------------------
+
+    def partitions(self) -> list[FoundPartition]:
+        found = []
+        for name in self._names():
+            key = partition_of(name)
+            if key is not None:
+                path = f"{self.path}/{name}"
+                topic_id = read_partition_metadata(self._files, path)
+                found.append(FoundPartition(key[0], key[1], topic_id, path))
+        return found
+
+    def doomed_directories(self) -> list[str]:
+        """Directories of deleted partitions that are still there, for the caller to remove."""
+        doomed = []
+        for name in self._names():
+            marked = _MARKED.fullmatch(name)
+            if marked is not None and marked[1] == "delete":
+                doomed.append(f"{self.path}/{name}")
+        return doomed
+
+    def directory_of(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
 
-    def mark_deleted(self, topic: str, partition: int, unique: str) -> str:
-        """Renames a partition's directory, whose log was released; returns the new path.
+    def set_aside_for_deletion(self, topic: str, partition: int, unique: str) -> str:
+        """Renames a partition's directory; returns the new path, for the caller to remove.
 
         `unique`: 32 hex digits. Synced: a topic that was deleted must not come back.
         """
-        return self._mark(topic, partition, unique, "delete")
+        return self._set_aside(topic, partition, unique, "delete")
 
-    def mark_stray(self, topic: str, partition: int, unique: str) -> str:
-        """As `mark_deleted`, but kept until somebody looks at it."""
-        return self._mark(topic, partition, unique, "stray")
+    def set_stray(self, found: FoundPartition) -> str:
+        """Out of the way, but kept until somebody has looked at it; returns the new path."""
+        topic_id = uuid.UUID(int=0) if found.topic_id is None else found.topic_id
+        unique = topic_id.hex
+        while self._files.exists(self._aside(found.topic, found.partition, unique, "stray")):
+            unique = uuid.uuid5(uuid.NAMESPACE_URL, unique).hex
+        return self._set_aside(found.topic, found.partition, unique, "stray")
 
-    def _mark(self, topic: str, partition: int, unique: str, kind: str) -> str:
-        suffix = f"-{partition}.{unique}-{kind}"
-        # A long topic name loses its end; the number makes the name unique.
-        target = f"{self.path}/{topic[: DIRECTORY_NAME_MAX - len(suffix)]}{suffix}"
+    def space(self) -> tuple[int, int]:
+        """Bytes of the file system, and bytes left; zeros once it can not be asked any more."""
+        try:
+            return self._files.space(self.path)
+        except OSError:
+            return 0, 0
+
+    def _names(self) -> list[str]:
+        with storing(self.path, "list"):
+            return self._files.list_dir(self.path)
+
+    def _set_aside(self, topic: str, partition: int, unique: str, kind: str) -> str:
+        target = self._aside(topic, partition, unique, kind)
         with storing(self.path, "rename"):
-            self._files.rename(self.partition_path(topic, partition), target)
+            self._files.rename(self.directory_of(topic, partition), target)
             self._files.sync_dir(self.path)
         return target
+
+    def _aside(self, topic: str, partition: int, unique: str, kind: str) -> str:
+        suffix = f"-{partition}.{unique}-{kind}"
+        # A long topic name loses its end; the number makes the name unique.
+        return f"{self.path}/{topic[: DIRECTORY_NAME_MAX - len(suffix)]}{suffix}"
 
 
 def partition_of(name: str) -> TopicPartition | None:
     """The topic and partition that a directory is named after; None for any other name."""
     match = _PARTITION.fullmatch(name)
-    if match is None or match[1] == KRAFT_METADATA_TOPIC:
+    if match is None or match[1] == KRAFT_METADATA_TOPIC or _MARKED.fullmatch(name):
         return None
     return match[1], int(match[2])

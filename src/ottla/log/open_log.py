@@ -8,6 +8,7 @@ the same (F16).
 
 from __future__ import annotations
 
+import uuid
 from bisect import bisect_right
 
 from ottla.base.ports import Clock, Files
@@ -19,6 +20,7 @@ from ottla.log.file_cache import FileCache
 from ottla.log.load_report import LoadReport
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_metadata import write_partition_metadata
 from ottla.log.producer_restore import load_snapshot, replay_segments
 from ottla.log.producer_state import ProducerStates
 from ottla.log.recovery import Recovery
@@ -41,19 +43,23 @@ def open_log(
     clean: bool,
     clock: Clock,
     producer_id_expiration_ms: int,
-    cache: FileCache | None = None,
+    topic_id: uuid.UUID | None = None,
+    file_cache: FileCache | None = None,
     power_lost: bool = True,
 ) -> tuple[PartitionLog, LoadReport]:
-    """`clean`: the log dir has its clean-shutdown marker. `power_lost` False: the machine has not
-    been started anew since, so that every write that was made is there; pages that read as zeros
-    are then corruption. Keep it True until a first load after a power cut has gone through."""
+    """`clean`: the log dir has its clean-shutdown marker, and `recovery_point` is from the
+    checkpoint of that stop; a log that does not end there is checked all the same.
+    `power_lost` False (see `LogDir`): every write that was made is there, and pages that read as
+    zeros are corruption. `topic_id` goes into the `partition.metadata` of a new directory.
+    """
     with storing(directory, "open"):
         loading = _Loading(files, directory, config, clock, clean)
+        loading.topic_id = topic_id
         loading.producers = ProducerStates(producer_id_expiration_ms, log_start_offset)
         loading.find_segments(log_start_offset)
         loading.load_epochs(recovery_point)
         loading.load(recovery_point, log_start_offset, power_lost)
-        log = loading.finish(topic, partition, cache or FileCache())
+        log = loading.finish(topic, partition, file_cache or FileCache())
     return log, loading.report
 
 
@@ -78,6 +84,8 @@ class _Loading:
         self.epochs_on_disk: list[tuple[int, int]] | None = None
         self.producers = ProducerStates(0)
         self.made_directory = False
+        self.topic_id: uuid.UUID | None = None
+        self.has_epochs_file = False
         self.changed_directory = False
         self.snapshots_due: dict[int, bytes] = {}
         self.doubtful = 0
@@ -95,6 +103,8 @@ class _Loading:
             self.files.make_dir(self.directory)
             self.made_directory = True
             names = []
+            if self.topic_id is not None:
+                write_partition_metadata(self.files, self.directory, self.topic_id)
         names = leftovers.tidy(self.files, self.directory, names)
         self.has_epochs_file = file_names.LEADER_EPOCHS in names
         present = set(names)
@@ -164,9 +174,11 @@ class _Loading:
 
     def load(self, recovery_point: int, log_start_offset: int, power_lost: bool) -> None:
         end = self.segments[-1].end_offset() if self.clean else None
-        if end is None:
+        if end is None or (end != recovery_point and not self._is_empty_at(end)):
             if self.clean:
-                self.report.notes.append("the end of the log is broken in spite of a clean stop")
+                self.report.notes.append(
+                    f"the clean stop was at offset {recovery_point}, but the log ends at {end}"
+                )
             self._recover(recovery_point, log_start_offset, power_lost)
         else:
             self.log_end_offset = end
@@ -183,6 +195,10 @@ class _Loading:
         self.epochs.truncate_from_start(self.log_start_offset)
         replay_segments(self.segments, self.producers, self.log_end_offset, self.now_ms)
         self._remove_stray_snapshots()
+
+    def _is_empty_at(self, end: int) -> bool:
+        """A log that was made but never written to has no entry in the checkpoint."""
+        return len(self.segments) == 1 and self.segments[0].base_offset == end
 
     def _recover(self, recovery_point: int, log_start_offset: int, power_lost: bool) -> None:
         bases = [segment.base_offset for segment in self.segments]

@@ -103,6 +103,7 @@ class PartitionLog:
         "config",
         "corrupt",
         "directory",
+        "first_segment_offset",
         "first_unstable_offset",
         "last_flush_ms",
         "leader_epochs",
@@ -160,6 +161,8 @@ class PartitionLog:
         self._active = segments[-1]
         self._prepared = False
         self.size = self._segments.total_size()
+        self.first_segment_offset = segments[0].base_offset
+        """A log start above it has to be in the log-start checkpoint."""
 
     # -- append -------------------------------------------------------------------------------
 
@@ -332,6 +335,10 @@ class PartitionLog:
             self.producers.on_high_watermark(high_watermark)
             self.first_unstable_offset = self.producers.first_unstable_offset()
 
+    def expire_producers(self, now_ms: int) -> int:
+        """Forgets producers that have been silent for too long; returns how many."""
+        return self.producers.expire(now_ms)
+
     # -- read ---------------------------------------------------------------------------------
 
     def read(
@@ -444,7 +451,8 @@ class PartitionLog:
                 self._roll(now_ms)
             deleted = [self._delete_oldest(segment, reason) for segment, reason in doomed]
             if deleted:
-                self._set_log_start(max(self.log_start_offset, self._segments.bases[0]))
+                self.first_segment_offset = self._segments.bases[0]
+                self._set_log_start(max(self.log_start_offset, self.first_segment_offset))
             return deleted
 
     def _delete_oldest(self, segment: Segment, reason: str) -> DeletedSegment:
@@ -497,6 +505,7 @@ class PartitionLog:
             self.producers.clear(offset)
             self.first_unstable_offset = None
             self._add_segment(offset, self._clock.wall_ms())
+            self.first_segment_offset = offset
             self._files.sync_dir(self.directory)
 
     def _ends_at(self, offset: int) -> None:
@@ -549,9 +558,9 @@ class PartitionLog:
             if job is not None:
                 job.run()
                 self.flush_done(job)
-        self.release()
+        self.abandon()
 
-    def release(self) -> None:
+    def abandon(self) -> None:
         """Lets go of all files and writes nothing: for a log that is deleted, or whose disk has
         failed."""
         for segment in self._segments.items:

@@ -16,12 +16,14 @@ from ottla.log.storage_errors import storing
 
 
 def read_partition_metadata(files: Files, directory: str) -> uuid.UUID | None:
-    """The topic id; None if there is no such file."""
+    """The topic id; None if there is no such file, or an empty one (see below)."""
     path = f"{directory}/{file_names.PARTITION_METADATA}"
     with storing(path, "read"):
         if not files.exists(path):
             return None
         content = files.read(path)
+    if not any(content):
+        return None
     topic_id = decode(content)
     if topic_id is None:
         raise StorageError(path, "parse")
@@ -29,9 +31,14 @@ def read_partition_metadata(files: Files, directory: str) -> uuid.UUID | None:
 
 
 def write_partition_metadata(files: Files, directory: str, topic_id: uuid.UUID) -> None:
+    """Not synced, since ten thousand syncs would make the first start of a big topic take a
+    minute: after a power cut the file of a new partition may be missing or empty."""
     path = f"{directory}/{file_names.PARTITION_METADATA}"
     with storing(path, "write"):
-        files.write_atomic(path, encode(topic_id))
+        file = files.open(path, create=True)
+        file.truncate(0)
+        file.append([encode(topic_id)])
+        file.close()
 
 
 def encode(topic_id: uuid.UUID) -> bytes:

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 
 from ottla.base.ports import Buffer
 
+BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
+
 _LOCKED: set[tuple[int, int]] = set()
 """Device and inode of the files this process holds locks on. POSIX locks, which Kafka uses too,
 never conflict within one process, so a second broker in the same process is refused by this."""
@@ -180,6 +182,18 @@ class PosixFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system in all, and bytes that are left to us."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+    def boot_id(self) -> str:
+        """Another one after each start of the machine; "" where there is none to be had."""
+        try:
+            return self.read(BOOT_ID_PATH).decode("ascii").strip()
+        except OSError:
+            return ""
 
     def lock(self, path: str) -> PosixLock | None:
         """The lock on `path`, which is made if missing; None if somebody else holds it.
