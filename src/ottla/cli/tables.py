@@ -29,8 +29,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     cells = [[_cell(value) for value in row] for row in rows]
     numeric = [all(row[index][1] for row in cells) and bool(cells) for index in range(len(columns))]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, to_the_right in zip(columns, numeric, strict=True):
-        table.add_column(heading, justify="right" if to_the_right else "left", overflow="fold")
+    for index, heading in enumerate(columns):
+        table.add_column(
+            heading,
+            justify="right" if numeric[index] else "left",
+            overflow="fold",
+            # The first column says what a row is about: people copy it, so it stays in one piece.
+            no_wrap=index == 0,
+        )
     for row in cells:
         table.add_row(*[Text(text) for text, _ in row])
     print_rich(table)
