@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import uuid
 from collections.abc import Iterable
@@ -143,7 +144,7 @@ class Node:
     def _open_store(self) -> tuple[MetadataStore, MetadataImage]:
         paths = self.config.get_list("log.dirs")
         for path in paths:
-            self._log_dirs.append(LogDir.open(self._files, path))
+            self._log_dirs.append(LogDir.open(self._files, os.path.abspath(path)))
         store = EmbeddedStore(self._log_dirs[0].path)
         self._store = store
         self._found_cluster(store)
@@ -169,7 +170,7 @@ class Node:
 
     def _registration(self) -> bytes:
         protocols = {spec.name: spec.protocol for spec in self._listeners.listening}
-        rack = self.config.get_str("broker.rack") or None
+        rack = self.config.get_optional_str("broker.rack")
         return nodes.broker_content(self.endpoints, protocols, rack)
 
     def _wire(self, store: MetadataStore, image: MetadataImage) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
-from ottla.base.ports import Clock, Timers
+from ottla.base.ports import Clock, Pool, Timers
 from ottla.handlers import registry
+from ottla.handlers.context import ControllerDoor, PartitionTable
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import decide_producer_id_block
 from ottla.metadata.image import MetadataImage
@@ -85,9 +86,11 @@ class BrokerServices:
         self.config = config
         self.clock = clock
         self.timers = timers
-        self.pool = pool
-        self.partitions = partitions
-        self.controller = controller
+        self.pool: Pool = pool
+        self.partitions: PartitionTable = partitions
+        self.controller: ControllerDoor = controller
+        self._driver = controller
+        self._replicas = partitions
         self.fetch_sessions = fetch_sessions
         self._flusher = flusher
         self._producer_ids = ProducerIds(controller, broker_id)
@@ -95,7 +98,7 @@ class BrokerServices:
 
     @property
     def image(self) -> MetadataImage:
-        return self.controller.image
+        return self._driver.image
 
     def request_flush(self, partition: Partition) -> Deferred[None]:
         log = partition.log
@@ -106,7 +109,7 @@ class BrokerServices:
         return self._flusher.flush(log)
 
     def storage_failed(self, failure: StorageError) -> None:
-        self.partitions.storage_failed(failure)
+        self._replicas.storage_failed(failure)
 
     def new_producer_id(self) -> Deferred[int]:
         return self._producer_ids.take()

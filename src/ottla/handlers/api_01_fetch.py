@@ -10,8 +10,11 @@ watermark wakes it or its time is up; nothing polls.
 
 from __future__ import annotations
 
+import uuid
+
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
+from ottla.base.ports import Timer
 from ottla.handlers.context import Context
 from ottla.handlers.reply import Reply
 from ottla.log.partition_log import LogSlice, PartitionLog
@@ -95,7 +98,7 @@ class _Fetch:
         self._urgent = False
         self._missing_bytes = 0
         self._parked_at: list[Partition] = []
-        self._timer = None
+        self._timer: Timer | None = None
         self._deferred: Deferred[Reply | None] = Deferred()
 
     # -- reading ----------------------------------------------------------------------------
@@ -244,7 +247,7 @@ class _Fetch:
 
 
 def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics) -> Reply:
-    topics: list[tuple[str | None, object, list[FetchedPartition]]] = []
+    topics: list[tuple[str | None, uuid.UUID | None, list[FetchedPartition]]] = []
     last_key: object = None
     for key, wanted, fetched in told:
         if not topics or key[0] != last_key:

@@ -22,8 +22,8 @@ from ottla.log.log_config import LogConfig
 from ottla.log.log_dir import LogDir
 from ottla.log.open_log import LoadReport, open_log
 from ottla.log.partition_log import PartitionLog
-from ottla.metadata.configs.effective import effective_log_config
 from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.configs.effective import effective_log_config
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.replication.partition import Partition
 
@@ -97,12 +97,13 @@ class LocalReplicas:
         for log_dir in self._log_dirs:
             for found in log_dir.partitions():
                 topic = image.topics.get(found.topic)
-                if topic is None or found.partition not in topic.partitions:
-                    log_dir.set_stray(found)
-                elif found.topic_id is not None and found.topic_id != topic.topic_id:
-                    log_dir.set_stray(found)
-                else:
+                known = topic is not None and found.partition in topic.partitions
+                if topic is not None and known and found.topic_id in (None, topic.topic_id):
                     where[found.topic, found.partition] = log_dir
+                else:
+                    # Never deleted: somebody may have put it there for a reason.
+                    log.warning("%s is of no topic here; it is set aside", found.path)
+                    log_dir.set_stray(found)
         orders = [
             self._order(topic, index, where.get((topic.name, index)))
             for topic in image.topics.values()
@@ -163,7 +164,8 @@ class LocalReplicas:
     def _order(self, topic: TopicImage, index: int, log_dir: LogDir | None) -> OpenOrder:
         config = effective_log_config(self._config, topic.configs)
         chosen = log_dir or self._emptiest_log_dir()
-        return OpenOrder(topic, index, chosen, config, clean=chosen.clean)
+        # A directory that is not there yet has nothing to recover.
+        return OpenOrder(topic, index, chosen, config, clean=chosen.clean and log_dir is not None)
 
     def _emptiest_log_dir(self) -> LogDir:
         online = [log_dir for log_dir in self._log_dirs if log_dir.error is None]
@@ -198,8 +200,12 @@ class LocalReplicas:
             try:
                 if log_dir.error is not None:
                     raise StorageError(log_dir.path, "open")
-                order.opened, report = self._open_one(order, expiration_ms)
+                opened, report = self._open_one(order, expiration_ms)
                 _tell(order, report)
+                if report.corrupt is None:
+                    order.opened = opened
+                else:
+                    order.failure = OttlaError(report.corrupt)
             except OttlaError as failure:
                 order.failure = failure
 
@@ -221,6 +227,7 @@ class LocalReplicas:
             clock=self._clock,
             producer_id_expiration_ms=expiration_ms,
             file_cache=self._file_cache,
+            power_lost=log_dir.power_lost,
         )
 
     def _install(self, order: OpenOrder) -> None:

@@ -7,7 +7,8 @@ broker must stay idle. Checkpoints are files written whole, in the pool.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
@@ -98,7 +99,7 @@ class LogUpkeep:
                 "%s-%d: segment %d is past retention", held.topic, held.partition, segment.base_offset
             )
             self._timers.call_later(
-                held.config.file_delete_delay_ms, lambda paths=segment.paths: self._unlink(paths)
+                held.config.file_delete_delay_ms, partial(self._unlink, segment.paths)
             )
 
     def _unlink(self, paths: list[str]) -> None:
@@ -160,7 +161,7 @@ class LogUpkeep:
         )
 
     def _write(
-        self, log_dir: LogDir, kind: str, offsets: Offsets, write: Callable[[Offsets], None]
+        self, log_dir: LogDir, kind: str, offsets: Offsets, write: Callable[[Mapping[TopicPartition, int]], None]
     ) -> None:
         if self._written.get((log_dir.path, kind)) == offsets:
             return
