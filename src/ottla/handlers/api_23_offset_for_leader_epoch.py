@@ -46,7 +46,7 @@ def _end_of_epoch(context: Context, topic: str, asked: Any) -> Fields:
 def _end_offset(partition: Partition, log: PartitionLog, epoch: int) -> tuple[int, int]:
     """The log knows epochs by their batches; the leader's own begins before its first batch."""
     latest_written = log.leader_epochs.latest
-    if epoch < 0 or epoch <= latest_written or epoch > partition.leader_epoch:
+    if epoch <= latest_written or epoch > partition.leader_epoch:
         return log.end_offset_for_epoch(epoch)
     if epoch == partition.leader_epoch:
         return epoch, log.log_end_offset

@@ -76,6 +76,9 @@ class MetadataPieces:
         alone = encode_response(METADATA, self._version, {**NOTHING, "topics": [fields]})
         return alone[self._bare_start : len(alone) - self._trailing]
 
+    def kept_count(self) -> int:
+        return len(self._topics)
+
     def forget_deleted(self, image: MetadataImage) -> None:
         """Without this, topics that come and go would be kept for ever."""
         if len(self._topics) > len(image.topics):

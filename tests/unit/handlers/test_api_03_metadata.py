@@ -221,6 +221,27 @@ def test_authorized_operations(version: int) -> None:
     assert told == [on_topic, on_topic]
 
 
+def test_what_one_client_asks_for_is_not_told_to_another() -> None:
+    services = a_service()
+    told = []
+    for on_topic, on_cluster in ((True, True), (False, True), (True, False), (False, False)):
+        answer = metadata(
+            services,
+            8,
+            ["t1"],
+            include_topic_authorized_operations=on_topic,
+            include_cluster_authorized_operations=on_cluster,
+        )
+        of_topic = answer["topics"][0]["topic_authorized_operations"]
+        told.append((of_topic, answer["cluster_authorized_operations"]))
+    assert told == [
+        (3576, 8096),
+        (NOT_ASKED_FOR, 8096),
+        (3576, NOT_ASKED_FOR),
+        (NOT_ASKED_FOR, NOT_ASKED_FOR),
+    ]
+
+
 def a_cluster() -> MetadataImage:
     """Broker 2 is fenced, 3 has another listener, 4 is gone."""
     states = [
@@ -303,3 +324,16 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         assert codes(metadata(services, 12, ["t1"], listener=f"L{number}")) == {"t1": 0}
         assert len(module._kept) <= 4
+
+
+def test_topics_that_come_and_go_leave_nothing_behind() -> None:
+    image = replace(an_image(), cluster_id="come and go")
+    services = FakeServices(image)
+    for number in range(20):
+        topic = a_topic(f"passing{number}")
+        services.image = replace(image, topics={topic.name: topic})
+        assert codes(metadata(services, 12, [topic.name])) == {topic.name: 0}
+    (pieces,) = [kept for key, kept in module._kept.items() if key[0] == "come and go"]
+    services.image = replace(image, topics={})
+    metadata(services, 12, [])
+    assert pieces.kept_count() == 0

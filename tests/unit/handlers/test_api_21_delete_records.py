@@ -69,6 +69,7 @@ def test_each_partition_has_its_own_answer(version: int) -> None:
         ("compacted", 0, 0),
         ("both", 0, 0),
         ("__consumer_offsets", 0, 0),
+        ("__transaction_state", 0, 0),
         ("a/b", 0, 0),
     ]
     assert delete(a_service(), *asked, version=version) == {
@@ -77,6 +78,7 @@ def test_each_partition_has_its_own_answer(version: int) -> None:
         "compacted": {0: (44, -1)},
         "both": {0: (0, 0)},
         "__consumer_offsets": {0: (17, -1)},
+        "__transaction_state": {0: (3, -1)},
         "a/b": {0: (3, -1)},
     }
 
