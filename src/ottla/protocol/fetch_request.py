@@ -189,10 +189,6 @@ class _Reader:
         self.position += 4 * count
         return integers
 
-    def finish(self) -> None:
-        if self.position != self.size:
-            raise MalformedRequest(f"Fetch: {self.size - self.position} bytes too many")
-
 
 class _FlexibleReader(_Reader):
     __slots__ = ()
@@ -234,7 +230,6 @@ class _FlexibleReader(_Reader):
         request.rack_id = self._string()
         request.cluster_id = None
         self._tags(request)
-        self.finish()
         return request
 
     def _topic(self) -> FetchTopic:
@@ -357,7 +352,6 @@ class _LegacyReader(_Reader):
         request.rack_id = self._string() if self.version >= 11 else ""
         request.cluster_id = None
         request.replica_epoch = -1
-        self.finish()
         return request
 
     def _topic(self) -> FetchTopic:

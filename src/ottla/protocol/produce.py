@@ -122,8 +122,6 @@ def _read_flexible(version: int, body: memoryview) -> ProduceRequest:
         partitions, position, budget = _read_partitions(body, position, size, budget)
         topics.append((name, topic_id, partitions))
     position, budget = _skip_tags(body, position, size, budget)
-    if position != size:
-        raise MalformedRequest(f"Produce: {size - position} bytes too many")
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -187,8 +185,6 @@ def _read_legacy(body: memoryview) -> ProduceRequest:
             raise MalformedRequest("Produce: a topic without a name")
         partitions, position, budget = _read_legacy_partitions(body, position, size, budget)
         topics.append((name, None, partitions))
-    if position != size:
-        raise MalformedRequest(f"Produce: {size - position} bytes too many")
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 

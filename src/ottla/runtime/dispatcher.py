@@ -56,7 +56,11 @@ class Dispatcher:
         body = frame[header.body_position :]
         handler = registry.handler_of(key)
         raw = key in registry.RAW_BODY_KEYS
-        outcome = handler(context, body if raw else decode_request(key, version, body))
+        try:
+            outcome = handler(context, body if raw else decode_request(key, version, body))
+        except MalformedRequest as refused:
+            name = f"{api_keys.name_of(key)} v{version}"
+            raise MalformedRequest(f"{name}: {refused}") from refused
         prefix = response_header(key, version, header.correlation_id)
         stats = self._stats.of(key)
         if isinstance(outcome, Deferred):

@@ -236,13 +236,12 @@ def a_request(version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_prefix_and_every_longer_body_is_malformed(version: int) -> None:
+def test_every_prefix_is_malformed_and_what_follows_is_ignored(version: int) -> None:
     body = a_request(version)
     for end in range(len(body)):
         with pytest.raises(MalformedRequest):
             read_fetch_request(version, memoryview(body)[:end])
-    with pytest.raises(MalformedRequest, match="too many"):
-        read_fetch_request(version, memoryview(body + b"\0"))
+    read_fetch_request(version, memoryview(body + b"\0"))
 
 
 @pytest.mark.parametrize("version", [11, 12])

@@ -219,7 +219,6 @@ def test_any_buffer_will_do() -> None:
 @pytest.mark.parametrize(
     ("what", "body"),
     [
-        ("a byte too many", HEARTBEAT_V4 + b"\0"),
         ("a byte too few", HEARTBEAT_V4[:-1]),
         ("nothing", b""),
         ("null for a string", b"\0" + HEARTBEAT_V4[2:]),
@@ -235,6 +234,11 @@ def test_malformed_requests_are_refused_as_such(what: str, body: bytes) -> None:
     assert what
     with pytest.raises(MalformedRequest):
         messages.decode_request(api_keys.HEARTBEAT, 4, body)
+
+
+def test_what_follows_a_request_is_ignored_as_kafka_does() -> None:
+    decoded = messages.decode_request(api_keys.HEARTBEAT, 4, HEARTBEAT_V4 + b"\0\0\0")
+    assert decoded == messages.decode_request(api_keys.HEARTBEAT, 4, HEARTBEAT_V4)
 
 
 def test_unknown_tags_are_skipped() -> None:

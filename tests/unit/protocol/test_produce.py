@@ -156,13 +156,12 @@ def test_null_records_are_not_empty_records(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_prefix_and_every_longer_body_is_malformed(version: int) -> None:
+def test_every_prefix_is_malformed_and_what_follows_is_ignored(version: int) -> None:
     body = a_request(version, b"some records")
     for end in range(len(body)):
         with pytest.raises(MalformedRequest):
             read_produce_request(version, memoryview(body)[:end])
-    with pytest.raises(MalformedRequest, match="too many"):
-        read_produce_request(version, memoryview(body + b"\0"))
+    read_produce_request(version, memoryview(body + b"\0"))
 
 
 @pytest.mark.parametrize("version", [8, 9, 12])
