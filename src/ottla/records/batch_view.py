@@ -34,7 +34,7 @@ from ottla.records.batch_header import (
     Header,
     read_header,
 )
-from ottla.records.compression import decompress
+from ottla.records.compression import NONE, decompress
 from ottla.records.crc32c import crc32c
 from ottla.records.varints import read_varint, read_varlong
 
@@ -65,12 +65,13 @@ def is_intact(batch: Buffer) -> bool:
 def records_of(batch: Buffer, limit: int) -> Iterator[RecordView]:
     """The records of the batch at the start of `batch`, one after the other.
 
-    `limit` bounds what they may unpack to.
+    What is packed may unpack to `limit` bytes: past that, MESSAGE_TOO_LARGE.
     """
     header = _read_whole_header(batch)
-    end = header[BATCH_LENGTH] + LENGTH_END
-    packed = memoryview(batch)[HEADER_SIZE:end]
-    data = decompress(header[ATTRIBUTES] & CODEC_MASK, packed, limit)
+    packed = memoryview(batch)[HEADER_SIZE : header[BATCH_LENGTH] + LENGTH_END]
+    codec = header[ATTRIBUTES] & CODEC_MASK
+    # Compaction may leave a batch with nothing in it, to keep what it says of its producer.
+    data = bytes(packed) if codec == NONE or not packed else decompress(codec, packed, limit)
     position = 0
     for _ in range(header[RECORD_COUNT]):
         try:

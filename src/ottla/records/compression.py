@@ -162,11 +162,16 @@ def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    if level is not None and level != _LZ4_LEVEL_FAST:
+        # cramjam's block function knows no levels; its frames bear a checksum with each block.
+        frame = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
+        frame.compress(data)
+        return bytes(frame.finish())
     view = memoryview(data)
     parts = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         source = view[start : start + _LZ4_BLOCK_BYTES]
-        block = _compress_lz4_block(source, level)
+        block = bytes(cramjam.lz4.compress_block(source, store_size=False))
         if len(block) < len(source):
             parts.append(_UINT32_LITTLE.pack(len(block)))
             parts.append(block)
@@ -175,16 +180,6 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
             parts.append(bytes(source))
     parts.append(_LZ4_END)
     return b"".join(parts)
-
-
-def _compress_lz4_block(source: memoryview, level: int | None) -> bytes:
-    if level is None or level == _LZ4_LEVEL_FAST:
-        return bytes(cramjam.lz4.compress_block(source, store_size=False))
-    return bytes(
-        cramjam.lz4.compress_block(
-            source, mode="high_compression", compression=level, store_size=False
-        )
-    )
 
 
 def _decompress_lz4(data: Buffer, limit: int) -> bytes:

@@ -37,7 +37,6 @@ from ottla.records.batch_header import (
     ATTRIBUTES,
     ATTRIBUTES_POSITION,
     BASE_OFFSET,
-    BASE_SEQUENCE,
     BASE_TIMESTAMP,
     BATCH_LENGTH,
     CODEC_MASK,
@@ -46,7 +45,6 @@ from ottla.records.batch_header import (
     CRC_POSITION,
     HEADER,
     HEADER_SIZE,
-    LAST_OFFSET_DELTA,
     LENGTH_END,
     LOG_APPEND_TIME_MASK,
     MAGIC,
@@ -54,15 +52,13 @@ from ottla.records.batch_header import (
     MAGIC_V2,
     MAX_TIMESTAMP,
     MAX_TIMESTAMP_POSITION,
-    PRODUCER_EPOCH,
-    PRODUCER_ID,
     RECORD_COUNT,
     Header,
     read_header,
 )
 from ottla.records.compression import NONE, ZSTD, compress, decompress
 from ottla.records.crc32c import crc32c
-from ottla.records.walk import RecordWalk, read_outlines, walk_records
+from ottla.records.walk import RecordWalk, walk_records
 
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -133,8 +129,7 @@ def validate_produced(records: memoryview | None, rules: ProduceRules, now_ms: i
         raise _refuse_fragment(records)
     size = len(records)
     header = read_header(records)
-    attributes = header[ATTRIBUTES]
-    codec = attributes & CODEC_MASK
+    codec = header[ATTRIBUTES] & CODEC_MASK
     if header[BATCH_LENGTH] != size - LENGTH_END or header[MAGIC] != MAGIC_V2:
         raise _refuse_framing(header, size)
     if codec == ZSTD and not rules.zstd_allowed:
@@ -143,22 +138,23 @@ def validate_produced(records: memoryview | None, rules: ProduceRules, now_ms: i
         raise ProtocolError(INVALID_RECORD, "the base offset of a produced batch must be 0")
     if size > rules.max_message_bytes:
         raise _refuse_size(size, rules)
-    body = bytes(records[ATTRIBUTES_POSITION:])
+    # One copy for the checksum and the walk: both want `bytes`.
+    body = records[ATTRIBUTES_POSITION:].tobytes()
     if crc32c(body) != header[CRC]:
         raise ProtocolError(CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     _check_header(header)
     if codec == NONE:
-        data, start = body, _RECORDS_IN_BODY
+        walk = walk_records(body, _RECORDS_IN_BODY, header[RECORD_COUNT])
     else:
         limit = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * size)
-        data, start = decompress(codec, memoryview(body)[_RECORDS_IN_BODY:], limit), 0
-    walk = walk_records(data, start, header[RECORD_COUNT])
-    max_timestamp = _check_records(header, rules, now_ms, walk, start)
-    if rules.compression_codec is not None and rules.compression_codec != codec:
-        return _repack(records, rules, max_timestamp, memoryview(data)[start:])
-    if max_timestamp == header[MAX_TIMESTAMP] and rules.timestamp_type != LOG_APPEND_TIME:
-        return Validated(header, records)
-    return _finish(bytearray(records), rules, max_timestamp)
+        plain = decompress(codec, memoryview(body)[_RECORDS_IN_BODY:], limit)
+        walk = walk_records(plain, 0, header[RECORD_COUNT])
+    max_timestamp = _check_records(header, rules, now_ms, walk)
+    if rules.compression_codec not in (None, codec):
+        return _repack(records, rules, max_timestamp, walk)
+    if max_timestamp != header[MAX_TIMESTAMP] or rules.timestamp_type == LOG_APPEND_TIME:
+        return _finish(bytearray(records), rules, max_timestamp)
+    return Validated(header, records)
 
 
 def _refuse_fragment(records: memoryview | None) -> ProtocolError:
@@ -199,60 +195,51 @@ def _refuse_size(size: int, rules: ProduceRules) -> ProtocolError:
 
 
 def _check_header(header: Header) -> None:
-    count = header[RECORD_COUNT]
-    if count <= 0 or header[LAST_OFFSET_DELTA] != count - 1:
+    _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, count = header
+    if count <= 0 or last_offset_delta != count - 1:
         raise ProtocolError(
             INVALID_RECORD,
-            f"{count} records do not go with a last offset delta of {header[LAST_OFFSET_DELTA]}",
+            f"{count} records do not go with a last offset delta of {last_offset_delta}",
         )
-    producer_id = header[PRODUCER_ID]
-    if producer_id != -1 and (
-        producer_id < 0 or header[BASE_SEQUENCE] < 0 or header[PRODUCER_EPOCH] < 0
-    ):
+    if producer_id != -1 and (producer_id < 0 or sequence < 0 or epoch < 0):
         raise ProtocolError(INVALID_RECORD, "a producer id needs an epoch and a sequence")
-    attributes = header[ATTRIBUTES]
-    if attributes & (CONTROL_MASK | LOG_APPEND_TIME_MASK):
-        if attributes & CONTROL_MASK:
-            raise ProtocolError(INVALID_RECORD, "clients may not write control batches")
+    if attributes & CONTROL_MASK:
+        raise ProtocolError(INVALID_RECORD, "clients may not write control batches")
+    if attributes & LOG_APPEND_TIME_MASK:
         raise ProtocolError(INVALID_TIMESTAMP, "only the broker sets the time type LogAppendTime")
 
 
-def _check_records(
-    header: Header, rules: ProduceRules, now_ms: int, walk: RecordWalk, start: int
-) -> int:
+def _check_records(header: Header, rules: ProduceRules, now_ms: int, walk: RecordWalk) -> int:
     """Refuses records that break a rule of the topic; gives the timestamp to store as maximum."""
-    base = header[BASE_TIMESTAMP]
     if rules.timestamp_type == LOG_APPEND_TIME:
         suspect = False
         max_timestamp = now_ms
     else:
+        base = header[BASE_TIMESTAMP]
         max_timestamp = max(base + walk.delta_max, NO_TIMESTAMP)
         suspect = (
-            max_timestamp > min(now_ms + rules.after_max_ms, _INT64_MAX)
+            max_timestamp > now_ms + rules.after_max_ms
+            or max_timestamp > _INT64_MAX
             or base + walk.delta_not_below < now_ms - rules.before_max_ms
         )
     if suspect or (rules.compacted and walk.null_key_suspected):
-        _refuse_records(header, rules, now_ms, walk.data, start)
+        _refuse_records(header, rules, now_ms, walk)
     return max_timestamp
 
 
-def _refuse_records(
-    header: Header, rules: ProduceRules, now_ms: int, data: bytes, start: int
-) -> None:
+def _refuse_records(header: Header, rules: ProduceRules, now_ms: int, walk: RecordWalk) -> None:
     """Finds the records at fault one by one. The first of them decides the code, as in Kafka."""
     earliest = now_ms - rules.before_max_ms
     latest = min(now_ms + rules.after_max_ms, _INT64_MAX)
-    timestamps_matter = rules.timestamp_type != LOG_APPEND_TIME
+    any_time = rules.timestamp_type == LOG_APPEND_TIME
     code = 0
     errors: list[tuple[int, str]] = []
-    for index, (delta, key_is_null) in enumerate(read_outlines(data, start, header[RECORD_COUNT])):
+    for index, (delta, key_is_null) in enumerate(walk.outlines()):
         timestamp = header[BASE_TIMESTAMP] + delta
         if rules.compacted and key_is_null:
             code = code or INVALID_RECORD
             errors.append((index, "a compacted topic takes no record without a key"))
-        elif (
-            timestamps_matter and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest
-        ):
+        elif not (any_time or timestamp == NO_TIMESTAMP or earliest <= timestamp <= latest):
             code = code or INVALID_TIMESTAMP
             errors.append((index, f"timestamp {timestamp} is not in {earliest} .. {latest}"))
         if len(errors) == RECORD_ERRORS_MAX:
@@ -262,13 +249,12 @@ def _refuse_records(
 
 
 def _repack(
-    records: memoryview, rules: ProduceRules, max_timestamp: int, plain: memoryview
+    records: memoryview, rules: ProduceRules, max_timestamp: int, walk: RecordWalk
 ) -> Validated:
     """The same records under the topic's codec."""
     codec = rules.compression_codec or NONE
-    packed = compress(codec, plain, rules.compression_level)
     batch = bytearray(records[:HEADER_SIZE])
-    batch += packed
+    batch += compress(codec, memoryview(walk.data)[walk.start :], rules.compression_level)
     if len(batch) > rules.max_message_bytes:
         raise _refuse_size(len(batch), rules)
     _INT32.pack_into(batch, LENGTH_END - _INT32.size, len(batch) - LENGTH_END)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from ottla.base.errors import ProtocolError
 from ottla.protocol.error_codes import INVALID_RECORD
 
-_INT32_CODE_END = 1 << 32
-_INT64_CODE_END = 1 << 64
+_INT32_BITS = 32
+_INT64_BITS = 64
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     code = data[position]
     position += 1
     if code > 127:
-        code, position = _read_rest(data, position, code, _INT32_CODE_END)
+        code, position = _read_rest(data, position, code, _INT32_BITS)
     return (code >> 1) ^ -(code & 1), position
 
 
@@ -26,26 +26,21 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     code = data[position]
     position += 1
     if code > 127:
-        code, position = _read_rest(data, position, code, _INT64_CODE_END)
+        code, position = _read_rest(data, position, code, _INT64_BITS)
     return (code >> 1) ^ -(code & 1), position
 
 
-def _read_rest(data: bytes, position: int, first: int, code_end: int) -> tuple[int, int]:
+def _read_rest(data: bytes, position: int, first: int, bits: int) -> tuple[int, int]:
     code = first & 127
-    shift = 7
-    while True:
+    for shift in range(7, bits, 7):
         byte = data[position]
         position += 1
         code |= (byte & 127) << shift
         if byte < 128:
-            break
-        shift += 7
-        # Tested here too, so that a long row of high bytes does not build an ever larger int.
-        if code >= code_end or shift > 63:
-            break
-    if byte > 127 or code >= code_end:
-        raise ProtocolError(INVALID_RECORD, "a number in a record has too many bits")
-    return code, position
+            if code >> bits:
+                break
+            return code, position
+    raise ProtocolError(INVALID_RECORD, "a number in a record has too many bits")
 
 
 def varint(value: int) -> bytes:

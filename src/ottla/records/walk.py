@@ -104,21 +104,10 @@ _OFFSETS_2 = [
 ]
 
 
-def _block_end(index: int) -> int:
-    return 64 if index < 64 else (index | (_BLOCK - 1)) + 1
-
-
-def _offset_width(index: int) -> int:
-    """For any index that fits into 32 bits."""
-    return (
-        1
-        if index < 64
-        else 2
-        if index < _BLOCK
-        else 3
-        if index < 1 << 20
-        else 4 + (index >> 27 > 0)
-    )
+def _block_end(index: int, count: int) -> int:
+    """The end of the block that `index` is in, or of all records."""
+    end = 64 if index < 64 else (index | (_BLOCK - 1)) + 1
+    return end if end < count else count
 
 
 def _offset_columns(index: int, count: int) -> tuple[bytes, ...]:
@@ -192,7 +181,9 @@ def _layout_at(data: bytes, position: int, index: int) -> _Layout:
     """The layout of record `index` at `position`, if it has any of these."""
     length_is_wide = data[position] > 127
     delta_is_wide = data[position + length_is_wide + 2] > 127
-    return _LAYOUTS[length_is_wide][delta_is_wide][_offset_width(index) - 1]
+    # An index of 32 bits has up to five bytes.
+    offset_width = (index > 63) + (index > 8191) + (index > 0xFFFFF) + (index > 0x7FFFFFF)
+    return _LAYOUTS[length_is_wide][delta_is_wide][offset_width]
 
 
 # Positions of the key's length, the key, the value's length and the end; then the timestamp delta.
@@ -209,14 +200,6 @@ def walk_records(data: bytes, position: int, count: int) -> RecordWalk:
     return walk
 
 
-def read_outlines(data: bytes, position: int, count: int) -> Iterator[tuple[int, bool]]:
-    """Timestamp delta and "has no key" of each record, where `walk_records` found all right."""
-    for index in range(count):
-        outline = _read_outline(data, position, index)
-        yield outline[4], _has_null_key(data, outline)
-        position = outline[3]
-
-
 class RecordWalk:
     """Where a walk is, and what it found so far."""
 
@@ -228,11 +211,13 @@ class RecordWalk:
         "index",
         "null_key_suspected",
         "position",
+        "start",
     )
 
-    def __init__(self, data: bytes, position: int, count: int) -> None:
+    def __init__(self, data: bytes, start: int, count: int) -> None:
         self.data = data
-        self.position = position
+        self.start = start
+        self.position = start
         self.count = count
         self.index = 0
         self.delta_max = -_NOT_THAT_WIDE
@@ -255,6 +240,14 @@ class RecordWalk:
         if self.position != len(self.data):
             raise ProtocolError(INVALID_RECORD, "bytes are left over behind the last record")
 
+    def outlines(self) -> Iterator[tuple[int, bool]]:
+        """Timestamp delta and "has no key" of each record, after a walk that found all right."""
+        position = self.start
+        for index in range(self.count):
+            outline = _read_outline(self.data, position, index)
+            yield outline[4], _has_null_key(self.data, outline)
+            position = outline[3]
+
     def _identical(self, layout: _Layout) -> bool:
         """Walks the next records as far as they are like the first of them in all their sizes.
 
@@ -263,12 +256,13 @@ class RecordWalk:
         byte counts.
         """
         data, start, first = self.data, self.position, self.index
-        alike = min(self.count, _block_end(first)) - first
+        alike = _block_end(first, self.count) - first
         if alike < _IDENTICAL_MIN or layout.deltas is not _DELTA_1:
             return False
         length, _, _, key, _ = layout.unpack(data, start)
         size = layout.sizes[length]
-        alike = min(alike, (len(data) - start) // size)
+        fitting = (len(data) - start) // size
+        alike = fitting if fitting < alike else alike
         if alike < _IDENTICAL_MIN or data[start + size] != data[start]:
             return False
         key_from = start + layout.key_from
@@ -323,7 +317,7 @@ class RecordWalk:
         sizes, values, deltas = layout.sizes, _VALUE_SIZE, layout.deltas
         index = first
         try:
-            for expected in _offsets(first, min(self.count, _block_end(first))):
+            for expected in _offsets(first, _block_end(first, self.count)):
                 length, delta, offset, key, value = unpack(data, position)
                 size = sizes[length]
                 if key == 1:
