@@ -179,7 +179,8 @@ class KafkaNode(ProcessNode):
         properties = self._properties_path()
         if not properties.exists():
             properties.write_text(self._properties())
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            # A leading letter: the tool would take a leading hyphen for an option.
+            cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             format_data = java(
                 "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)
             )
