@@ -112,7 +112,7 @@ class _Draft:
         match update.path[len(paths.TOPICS) :].split("/"):
             case [name]:
                 self._topic(name).topic = update
-            case [name, "partitions", index, "state"] if index.isascii() and index.isdigit():
+            case [name, "partitions", index, "state"] if nodes.is_number(index):
                 self._topic(name).states[int(index)] = update
             case _:
                 raise DamagedNode(update.path, "there is no such node")
@@ -218,7 +218,7 @@ def _read_next_producer_id(path: str, content: bytes) -> int:
 
 
 def _broker_id(path: str, name: str) -> int:
-    if not name.isascii() or not name.isdigit():
+    if not nodes.is_number(name):
         raise DamagedNode(path, f"{name!r} is not a broker id")
     return int(name)
 

@@ -18,6 +18,11 @@ from ottla.base.errors import OttlaError
 
 JsonObject = dict[str, Any]
 
+# json.loads would first guess the encoding of every node, which costs as much as reading it.
+_decode_json = json.JSONDecoder().decode
+_INTS = {int}
+_NOTHING: JsonObject = {}
+
 
 class DamagedNode(OttlaError):
     """A node whose content cannot be taken. The image stays what it was."""
@@ -55,7 +60,7 @@ def encode(content: Mapping[str, Any]) -> bytes:
 
 def decode(path: str, content: bytes) -> JsonObject:
     try:
-        value = json.loads(content)
+        value = _decode_json(content.decode())
     except (ValueError, RecursionError) as cause:
         raise DamagedNode(path, "it is not JSON") from cause
     if not isinstance(value, dict):
@@ -90,10 +95,9 @@ def read_topic(path: str, content: bytes) -> TopicContent:
             raise DamagedNode(path, f"partition {index} has no proper list of replicas")
     adding = _read_partition_lists(path, fields, "adding_replicas")
     removing = _read_partition_lists(path, fields, "removing_replicas")
-    for moving in (adding, removing):
-        for index, ids in moving.items():
-            if not set(ids) <= set(replicas.get(index, ())):
-                raise DamagedNode(path, f"partition {index} moves replicas that it does not have")
+    for index, ids in (*adding.items(), *removing.items()):
+        if not set(ids) <= set(replicas.get(index, ())):
+            raise DamagedNode(path, f"partition {index} moves replicas that it does not have")
     return TopicContent(_read_uuid(path, fields, "topic_id"), replicas, adding, removing)
 
 
@@ -227,9 +231,14 @@ def producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 def read_producer_id_block_end(path: str, content: bytes) -> int:
     text = _read_text(path, decode(path, content), "block_end")
-    if not text.isascii() or not text.isdigit():
+    if not is_number(text):
         raise DamagedNode(path, "block_end is not a number")
     return int(text)
+
+
+def is_number(text: str) -> bool:
+    """Digits only, and no more than 64 bits need: Python refuses to read thousands of them."""
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def encode_uuid(value: uuid.UUID) -> str:
@@ -252,19 +261,19 @@ def _partition_lists(lists: Mapping[int, Iterable[int]]) -> dict[str, list[int]]
 
 
 def _read_partition_lists(path: str, fields: JsonObject, name: str) -> dict[int, tuple[int, ...]]:
-    lists = fields.get(name, {})
+    lists = fields.get(name, _NOTHING)
     if not isinstance(lists, dict):
         raise DamagedNode(path, f"{name} is not an object")
     result = {}
     for index, ids in lists.items():
-        if not index.isascii() or not index.isdigit():
+        if not is_number(index):
             raise DamagedNode(path, f"{name} has a partition called {index!r}")
         result[int(index)] = _read_ids(path, ids, name)
     return result
 
 
 def _read_ids(path: str, ids: Any, name: str) -> tuple[int, ...]:
-    if not isinstance(ids, list | tuple) or not all(type(item) is int for item in ids):
+    if type(ids) not in (list, tuple) or not set(map(type, ids)) <= _INTS:
         raise DamagedNode(path, f"{name} is not a list of broker ids")
     return tuple(ids)
 
@@ -304,6 +313,6 @@ def _read_endpoint(path: str, text: Any) -> tuple[str, tuple[str, int]]:
     if isinstance(text, str):
         listener, separator, address = text.partition("://")
         host, colon, port = address.rpartition(":")
-        if separator and colon and port.isascii() and port.isdigit():
+        if separator and colon and is_number(port):
             return listener, (host.removeprefix("[").removesuffix("]"), int(port))
     raise DamagedNode(path, f"{text!r} is not an endpoint")

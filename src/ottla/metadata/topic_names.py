@@ -7,7 +7,8 @@ names that differ only in dots and underscores are refused, because metric names
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container
+from itertools import chain, product
 
 from ottla.base.errors import ProtocolError
 from ottla.protocol.error_codes import INVALID_TOPIC_EXCEPTION
@@ -21,6 +22,10 @@ SHARE_GROUP_STATE = "__share_group_state"
 CLUSTER_METADATA = "__cluster_metadata"
 INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
+SEPARATORS_CHECKED_MAX = 10
+"""Dots and underscores of a name for which collisions are looked for: 1,024 ways to write it."""
+
+_SEPARATORS = re.compile("[._]")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
@@ -31,18 +36,18 @@ def validate(name: str) -> None:
         raise ProtocolError(INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def collision_key(name: str) -> str:
-    return name.replace(".", "_")
+def check_collision(name: str, existing: Container[str]) -> None:
+    """Refuses a name that differs from an existing one in dots and underscores only.
 
-
-def may_collide(name: str) -> bool:
-    return "." in name or "_" in name
-
-
-def check_collision(name: str, others: Iterable[str]) -> None:
-    """`others` are names with the same `collision_key`."""
-    for other in others:
-        if other != name:
+    Every way to write the name is looked up: `existing` may hold ten thousand names, and a name
+    has few dots and underscores. One that has many is not worth the search: it collides by intent.
+    """
+    parts = _SEPARATORS.split(name)
+    if len(parts) - 1 > SEPARATORS_CHECKED_MAX:
+        return
+    for separators in product("._", repeat=len(parts) - 1):
+        other = "".join(chain.from_iterable(zip(parts, (*separators, ""), strict=True)))
+        if other != name and other in existing:
             message = f"Topic '{name}' collides with existing topic: {other}"
             raise ProtocolError(INVALID_TOPIC_EXCEPTION, message)
 
