@@ -35,6 +35,8 @@ class RecordReader:
                     "enable.partition.eof": True,
                     "auto.offset.reset": "error",
                     "check.crcs": True,
+                    # An end behind a last record that is not shown is told only after this wait.
+                    "fetch.wait.max.ms": 100,
                     "isolation.level": "read_committed" if committed else "read_uncommitted",
                     "error_cb": self._on_error,
                 }

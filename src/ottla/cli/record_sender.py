@@ -58,8 +58,8 @@ class RecordSender:
         self._make_ready()
 
     def _make_ready(self) -> None:
-        # The library asks for its producer id when it starts, before it is connected, and then
-        # only half a second later. A question that needs the connection first saves that wait.
+        # The library asks for its producer id when it starts; if it is not connected by then, only
+        # half a second later. A question that needs the connection first often saves that wait.
         with contextlib.suppress(KafkaException):
             self._producer.list_topics(self.topic, timeout=READY_TIMEOUT_S)
 
