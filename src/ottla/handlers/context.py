@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Pool, Timers
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import Decision
 from ottla.metadata.image import MetadataImage
-from ottla.base.errors import StorageError
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 

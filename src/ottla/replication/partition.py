@@ -130,7 +130,7 @@ class Partition:
         """The error code owed to a request that only the leader may answer (KIP-320)."""
         if self.log is None:
             return KAFKA_STORAGE_ERROR
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch not in (-1, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 return FENCED_LEADER_EPOCH
             return UNKNOWN_LEADER_EPOCH
