@@ -1,0 +1,83 @@
+"""One side of the comparison: a warm broker, what was prepared in it, and brokers beside it.
+
+Owns their directories and their ends. Topics of a case are removed when it is over, and their pages
+with them, so that writing back the data of one case does not slow down the next.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.brokers import KINDS, SHARED_SETTINGS, Broker
+from bench.topics import create_topic, delete_topics
+from bench.wire import advertised
+from ottla.protocol.api_keys import FIND_COORDINATOR
+
+DELETE_SECONDS_MAX = 10
+_POLL_S = 0.05
+
+
+class Side:
+    def __init__(self, label: str, kind: str, directory: Path) -> None:
+        self.label = label
+        self._kind = kind
+        self._directory = directory
+        self._numbers = itertools.count(1)
+        self._beside: dict[str, Broker] = {}
+        self.broker = self.new_broker("main")
+
+    def new_broker(self, name: str, settings: Mapping[str, str] = SHARED_SETTINGS) -> Broker:
+        """On a directory that nobody has used; not started yet."""
+        return KINDS[self._kind](self._directory / f"{name}-{next(self._numbers)}", settings)
+
+    def start(self) -> None:
+        self.broker.start()
+
+    def has_groups(self) -> bool:
+        return FIND_COORDINATOR in advertised(self.broker.bootstrap)
+
+    def beside(self, name: str, prepare: Callable[[Broker], None]) -> Broker:
+        """A second broker that is started and prepared once and stays for the rounds of a block."""
+        if name not in self._beside:
+            broker = self._beside[name] = self.new_broker(name)
+            broker.start()
+            prepare(broker)
+        return self._beside[name]
+
+    def close_beside(self) -> None:
+        for broker in self._beside.values():
+            self.discard(broker)
+        self._beside.clear()
+
+    def discard(self, broker: Broker) -> None:
+        broker.stop()
+        shutil.rmtree(broker.directory, ignore_errors=True)
+
+    def close(self) -> None:
+        for broker in (*self._beside.values(), self.broker):
+            broker.stop()
+
+    @contextmanager
+    def topic(self, name: str, partitions: int = 1) -> Iterator[str]:
+        """A topic of its own for one run of a case."""
+        fresh = f"{name}-{next(self._numbers)}"
+        create_topic(self.broker.bootstrap, fresh, partitions)
+        try:
+            yield fresh
+        finally:
+            # A broker that has ended in the meantime has nothing left to remove.
+            self.broker.expect_alive()
+            delete_topics(self.broker.bootstrap, fresh)
+            _wait_until_gone(self.broker.data, fresh)
+
+
+def _wait_until_gone(data: Path, topic: str) -> None:
+    """Kafka renames first (`topic-0.ID-delete`) and removes in the background."""
+    deadline = time.monotonic() + DELETE_SECONDS_MAX
+    while any(data.glob(f"{topic}-*")) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
