@@ -18,7 +18,7 @@ from ottla.metadata import nodes
 from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.changes import apply, image_from_snapshot
 from ottla.metadata.configs.broker_config import BrokerConfig
-from ottla.metadata.decision import Decision
+from ottla.metadata.controller import Decision, NewTopic, TopicDefaults, decide_create_topics
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.memory_store import MemoryStore
 from ottla.protocol.messages import (
@@ -95,6 +95,21 @@ class FakeServices:
         return uuid.uuid5(uuid.NAMESPACE_OID, str(self._uuids))
 
 
+def create_topic(services: FakeServices, name: str, *replicas: Iterable[int]) -> None:
+    """A topic with these replicas, partition by partition."""
+    topic = NewTopic(name, assignments=[(index, tuple(ids)) for index, ids in enumerate(replicas)])
+    (result,) = services.controller.submit(
+        lambda image: decide_create_topics(
+            image,
+            [topic],
+            defaults=TopicDefaults(),
+            check_configs=lambda configs: None,
+            new_uuid=services.new_uuid,
+        )
+    ).result()
+    assert result.error_code == 0, result
+
+
 def ask(services: FakeServices, module: ModuleType, version: int, **fields: Any) -> dict[str, Any]:
     """The answer as a client of this version reads it, as plain values."""
     body = encode_request(module.API_KEY, version, fields)
@@ -109,14 +124,10 @@ def ask(services: FakeServices, module: ModuleType, version: int, **fields: Any)
 def plain(value: Any) -> Any:
     """Structs as dicts, ids as texts."""
     if isinstance(value, Message):
-        return {name: plain(getattr(value, name)) for name in struct_fields(value)}
+        return {name: plain(getattr(value, name)) for name in value.__slots__}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, uuid.UUID) else value
-
-
-def struct_fields(value: Message) -> Iterable[str]:
-    return type(value).__slots__
 
 
 def versions_of(module: ModuleType) -> range:

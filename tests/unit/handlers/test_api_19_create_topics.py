@@ -1,0 +1,106 @@
+"""Goal: CreateTopics answers in every version it is offered in, also when nothing can be written.
+Method: through the codec of each version; what Kafka answers is compared in test_admin_as_kafka.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import InvariantError, ProtocolError, StorageError
+from ottla.handlers import api_19_create_topics as module
+from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, NOT_CONTROLLER
+from tests.unit.handlers.fakes import FakeServices, ask, versions_of
+
+VERSIONS = versions_of(module)
+
+
+def topic(name: str = "t", **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "num_partitions": 2,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [{"name": "retention.ms", "value": "5"}],
+        **changes,
+    }
+
+
+def create(
+    services: FakeServices, version: int, *topics: dict[str, Any], validate_only: bool = False
+) -> list[dict[str, Any]]:
+    answer = ask(
+        services,
+        module,
+        version,
+        topics=list(topics),
+        timeout_ms=1000,
+        validate_only=validate_only,
+    )
+    assert answer["throttle_time_ms"] == 0
+    told: list[dict[str, Any]] = answer["topics"]
+    return told
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_created(version: int) -> None:
+    services = FakeServices()
+    (told,) = create(services, version, topic())
+    image = services.image.topics["t"]
+    assert (told["error_code"], told["error_message"]) == (0, None)
+    assert len(image.partitions) == 2
+    assert image.configs == {"retention.ms": "5"}
+    if version >= 5:
+        assert (told["num_partitions"], told["replication_factor"]) == (2, 1)
+        settings = {config["name"]: config for config in told["configs"]}
+        assert settings["retention.ms"]["value"] == "5"
+        assert settings["retention.ms"]["config_source"] == 1
+        assert settings["cleanup.policy"]["config_source"] == 5
+    if version >= 7:
+        assert told["topic_id"] == str(image.topic_id)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_validated(version: int) -> None:
+    services = FakeServices()
+    (told,) = create(services, version, topic(), validate_only=True)
+    assert told["error_code"] == 0
+    assert services.image.topics == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_refused(version: int) -> None:
+    services = FakeServices()
+    (told,) = create(services, version, topic(num_partitions=0))
+    assert told["error_code"] == 37
+    assert told["error_message"]
+    if version >= 5:
+        assert (told["num_partitions"], told["replication_factor"]) == (-1, -1)
+        assert told["configs"] == []
+    if version >= 7:
+        assert told["topic_id"] == str(uuid.UUID(int=0))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_store_that_fails_is_told_for_every_topic(version: int) -> None:
+    services = FakeServices()
+    services.controller.failure = StorageError("/data/metadata.sqlite", "commit")
+    told = create(services, version, topic("a"), topic("b"))
+    assert [each["error_code"] for each in told] == [KAFKA_STORAGE_ERROR] * 2
+    assert all(each["error_message"] for each in told)
+
+
+def test_a_controller_that_refuses_as_a_whole() -> None:
+    services = FakeServices()
+    services.controller.failure = ProtocolError(NOT_CONTROLLER)
+    (told,) = create(services, 7, topic())
+    assert (told["error_code"], told["error_message"]) == (NOT_CONTROLLER, None)
+
+
+def test_an_error_of_the_program_is_not_hidden() -> None:
+    services = FakeServices()
+    services.controller.failure = InvariantError("broken")
+    with pytest.raises(InvariantError):
+        create(services, 7, topic())

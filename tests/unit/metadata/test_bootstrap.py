@@ -1,0 +1,39 @@
+"""Goal: a new cluster gets an id once; a store that is empty or another's is never taken for it.
+Method: the five cases that there are.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.metadata import nodes, paths
+from ottla.metadata.bootstrap import decide_cluster_id
+from ottla.metadata.changes import image_from_snapshot
+from ottla.metadata.memory_store import MemoryStore
+from ottla.metadata.store import Node, StoreRefused
+
+STORED = Node(nodes.cluster_id("ours"), 0, 1)
+
+
+def test_everything_new() -> None:
+    store = MemoryStore()
+    store.commit(decide_cluster_id(None, None, "fresh"))
+    image = image_from_snapshot(store.load())
+    assert image.cluster_id == "fresh"
+    assert image.features == {"metadata.version": 30}
+    node = store.load().nodes[paths.CLUSTER_ID]
+    assert decide_cluster_id(node, "fresh", "other") == []
+
+
+def test_new_directories_join_the_store_they_find() -> None:
+    assert decide_cluster_id(STORED, None, "fresh") == []
+
+
+def test_an_emptied_store_is_refused() -> None:
+    with pytest.raises(StoreRefused, match=r"empty.*ours"):
+        decide_cluster_id(None, "ours", "fresh")
+
+
+def test_another_clusters_store_is_refused() -> None:
+    with pytest.raises(StoreRefused, match=r"ours.*theirs"):
+        decide_cluster_id(STORED, "theirs", "fresh")
