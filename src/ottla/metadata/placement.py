@@ -3,7 +3,7 @@
 Leaders go round the brokers from `start`; the followers of a partition stand at a distance that
 grows by one each time the leaders have gone round once, so that the loss of a broker spreads its
 load over all others. With racks the brokers are first put in an order that alternates between
-them, and a rack gets a second replica only when every rack has one (KIP-36). All of it is decided
+them, and a rack gets one more replica only when every rack has as many (KIP-36). All of it is decided
 by the arguments; chance comes in through `start` and `shift`.
 
 Brokers that are not alive are used only when there are too few others, and never to begin with.
@@ -11,7 +11,7 @@ Brokers that are not alive are used only when there are too few others, and neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ProtocolError
@@ -87,7 +87,6 @@ def _stripe(
     first_partition: int,
 ) -> list[tuple[int, ...]]:
     order, racks = _order(brokers)
-    rack_count = len(set(racks.values()))
     count = len(order)
     placed = []
     for index in range(first_partition, first_partition + partition_count):
@@ -95,7 +94,7 @@ def _stripe(
         # The distance changes once per round of leaders, or the same brokers would always meet.
         shift = seed.shift + index // count
         candidates = _candidates(order, position, shift)
-        placed.append(_choose(candidates, racks, rack_count, replication_factor))
+        placed.append(_choose(candidates, racks, replication_factor))
     return placed
 
 
@@ -117,23 +116,23 @@ def _candidates(order: Sequence[int], position: int, shift: int) -> list[int]:
 
 
 def _choose(
-    candidates: Sequence[int],
-    racks: dict[int, str | None],
-    rack_count: int,
-    replication_factor: int,
+    candidates: Sequence[int], racks: Mapping[int, str | None], replication_factor: int
 ) -> tuple[int, ...]:
+    """In rounds: each rack gives one broker before any gives the next."""
     chosen: list[int] = []
-    used: set[str | None] = set()
-    passed: list[int] = []
-    for broker in candidates:
-        if len(chosen) == replication_factor:
-            break
-        if racks and racks[broker] in used and len(used) < rack_count:
-            passed.append(broker)
-            continue
-        chosen.append(broker)
-        used.add(racks.get(broker))
-    return tuple((chosen + passed)[:replication_factor])
+    remaining = candidates
+    while len(chosen) < replication_factor:
+        used: set[str | int | None] = set()
+        passed = []
+        for broker in remaining:
+            rack = racks.get(broker, broker)
+            if rack in used:
+                passed.append(broker)
+            else:
+                used.add(rack)
+                chosen.append(broker)
+        remaining = passed
+    return tuple(chosen[:replication_factor])
 
 
 def _alternate_racks(brokers: Sequence[BrokerRegistration]) -> list[int]:

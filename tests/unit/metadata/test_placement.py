@@ -59,6 +59,13 @@ def test_a_second_replica_in_a_rack_only_when_all_have_one() -> None:
     assert all(len({replica % 2 for replica in replicas}) == 2 for replicas in placed)
 
 
+def test_racks_of_unequal_size_get_equal_shares_while_they_can() -> None:
+    # rack a: 0, 2, 4, 6; rack b: 1, 3
+    uneven = [each for each in brokers(7, "a", "b") if each.broker_id != 5]
+    for replicas in place(uneven, 4, 12, Seed(3, 2)):
+        assert sum(replica % 2 for replica in replicas) == 2
+
+
 def test_racks_are_left_aside_unless_all_have_one() -> None:
     mixed = [BrokerRegistration(0, 1, {}, "a"), *brokers(3)[1:]]
     assert place(mixed, 2, 6, Seed(0, 0)) == place(brokers(3), 2, 6, Seed(0, 0))
