@@ -3,8 +3,8 @@
 Leaders go round the brokers from `start`; the followers of a partition stand at a distance that
 grows by one each time the leaders have gone round once, so that the loss of a broker spreads its
 load over all others. With racks the brokers are first put in an order that alternates between
-them, and a rack gets one more replica only when every rack has as many (KIP-36). All of it is decided
-by the arguments; chance comes in through `start` and `shift`.
+them, and a rack gets one more replica only when every rack has as many (KIP-36). The arguments
+decide all of it; chance comes in through `start` and `shift`.
 
 Brokers that are not alive are used only when there are too few others, and never to begin with.
 """
