@@ -11,10 +11,10 @@ if [ ! -x $environment/bin/pip-compile ]; then
   "$python" -m venv $environment
   $environment/bin/pip install --quiet "pip-tools==7.6.2"
 fi
-compile() {
-  $environment/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --resolver=backtracking \
-    ${UPGRADE:+--upgrade} "$@"
+lock() {
+  $environment/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+    --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+    --resolver=backtracking ${UPGRADE:+--upgrade} --output-file "requirements/$1" "${@:2}"
 }
-compile --output-file requirements/lock.txt pyproject.toml requirements/build.in
-compile --output-file requirements/test-lock.txt --constraint requirements/lock.txt requirements/test.in
+lock lock.txt pyproject.toml requirements/build.in
+lock test-lock.txt --constraint requirements/lock.txt requirements/test.in
