@@ -185,10 +185,10 @@ class _Draft:
         self._take_configs(update, "broker_configs", "" if name == paths.DEFAULT_ENTITY else name)
 
     def take_client_metrics_configs(self, update: NodeUpdate, name: str) -> None:
-        self._take_configs(update, "client_metrics_configs", paths.entity_name(name))
+        self._take_configs(update, "client_metrics_configs", _entity_name(update.path, name))
 
     def take_group_configs(self, update: NodeUpdate, name: str) -> None:
-        self._take_configs(update, "group_configs", paths.entity_name(name))
+        self._take_configs(update, "group_configs", _entity_name(update.path, name))
 
     def _take_configs(self, update: NodeUpdate, field: str, name: str) -> None:
         if update.content is None:
@@ -221,6 +221,13 @@ def _broker_id(path: str, name: str) -> int:
     if not nodes.is_number(name):
         raise DamagedNode(path, f"{name!r} is not a broker id")
     return int(name)
+
+
+def _entity_name(path: str, name: str) -> str:
+    try:
+        return paths.entity_name(name)
+    except ValueError as cause:
+        raise DamagedNode(path, "its name is not one that was escaped") from cause
 
 
 def _registration(broker_id: int, update: NodeUpdate, *, fenced: bool) -> BrokerRegistration:

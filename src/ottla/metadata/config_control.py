@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.base.errors import ProtocolError
 from ottla.metadata import nodes, other_resources, paths, topic_names
@@ -26,8 +27,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 Validate = Callable[[Mapping[str, str]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(NamedTuple):
     """`operations` on one resource; those of AlterConfigs all set something."""
 
     resource_type: int
@@ -43,16 +43,14 @@ class ConfigResult:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ThisBroker:
+class ThisBroker(NamedTuple):
     """Who decides: brokers' settings can be checked only by the broker that they are for."""
 
     broker_id: int
     config: BrokerConfig
 
 
-@dataclass(frozen=True, slots=True)
-class _Resource:
+class _Resource(NamedTuple):
     """What is set now, where it is kept, and what it may become."""
 
     definitions: Definitions

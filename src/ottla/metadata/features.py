@@ -7,7 +7,7 @@ comes in with the code that keeps its promise.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.base.errors import ProtocolError
 from ottla.metadata import nodes, paths
@@ -27,15 +27,13 @@ FINALIZED: Mapping[str, int] = {METADATA_VERSION: 30}
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureUpdate:
+class FeatureUpdate(NamedTuple):
     name: str
     level: int
     upgrade_type: int = UPGRADE
 
 
-@dataclass(frozen=True, slots=True)
-class FeaturesResult:
+class FeaturesResult(NamedTuple):
     """All updates are made or none."""
 
     error_code: int = NONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, unquote
+import re
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -55,11 +55,15 @@ def group_configs(name: str) -> str:
     return GROUP_CONFIGS + entity(name)
 
 
+_UNSAFE = re.compile(rb"[^a-zA-Z0-9_~-]")
+_ESCAPED = re.compile(rb"%([0-9A-F]{2})")
+
+
 def entity(name: str) -> str:
-    """Names that clients choose freely may hold a slash, or be dots only."""
-    quoted = quote(name, safe="")
-    return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
+    """Names that clients choose freely may hold a slash, or be nothing but dots."""
+    return _UNSAFE.sub(lambda byte: b"%%%02X" % ord(byte[0]), name.encode()).decode()
 
 
 def entity_name(last_part: str) -> str:
-    return unquote(last_part)
+    """Raises ValueError for what `entity` has never written."""
+    return _ESCAPED.sub(lambda digits: bytes([int(digits[1], 16)]), last_part.encode()).decode()

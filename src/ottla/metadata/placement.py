@@ -12,15 +12,14 @@ Brokers that are not alive are used only when there are too few others, and neve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.base.errors import ProtocolError
 from ottla.metadata.image import BrokerRegistration
 from ottla.protocol.error_codes import INVALID_REPLICATION_FACTOR
 
 
-@dataclass(frozen=True, slots=True)
-class Seed:
+class Seed(NamedTuple):
     """Where to begin: `start` for the leaders, `shift` for the distance of the followers."""
 
     start: int

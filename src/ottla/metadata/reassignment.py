@@ -9,7 +9,8 @@ partition had before any move.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from ottla.base.errors import ProtocolError
 from ottla.base.ids import NO_BROKER
@@ -26,8 +27,7 @@ from ottla.protocol.error_codes import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(NamedTuple):
     """`replicas` None: stop the move that is under way and go back."""
 
     topic: str

@@ -11,7 +11,6 @@ it makes them when they are missing and removes what has no node below it any mo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import OttlaError
@@ -40,8 +39,7 @@ class NodeUpdate(NamedTuple):
     created: int
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """Content None removes the node. `expected_version` None: whatever the version is."""
 
     path: str
@@ -49,8 +47,7 @@ class Write:
     expected_version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """The commit fails unless the node has this version (ABSENT: unless there is none)."""
 
     path: str
@@ -60,16 +57,14 @@ class Check:
 Operation = Write | Check
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What one commit did. Numbers grow; they need not be dense."""
 
     number: int
     updates: tuple[NodeUpdate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     nodes: Mapping[str, Node]
     last_change: int
 

@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.base.errors import ProtocolError
 from ottla.metadata import nodes, paths, placement, topic_names
@@ -42,8 +43,7 @@ CheckConfigs = Callable[[Mapping[str, str]], None]
 """Raises ProtocolError for settings that no topic may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     name: str
     partition_count: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
@@ -51,8 +51,7 @@ class NewTopic:
     configs: Sequence[tuple[str, str | None]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDefaults:
+class TopicDefaults(NamedTuple):
     partition_count: int = 1
     replication_factor: int = 1
 
@@ -227,8 +226,7 @@ def _state_writes(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSelection:
+class TopicSelection(NamedTuple):
     """A topic to delete, by name or by id; the other is None or the zero id."""
 
     name: str | None = None
@@ -296,12 +294,11 @@ def _select(image: MetadataImage, selection: TopicSelection, times: int) -> Topi
     return topic
 
 
-@dataclass(frozen=True, slots=True)
-class MorePartitions:
-    """`count` is the number of partitions in all; `assignments` those of the new ones, or None."""
+class MorePartitions(NamedTuple):
+    """`partition_count` is that of all; `assignments` are those of the new ones, or None."""
 
     name: str
-    count: int
+    partition_count: int
     assignments: Sequence[Sequence[int]] | None = None
 
 
@@ -342,8 +339,8 @@ def _more_partitions(
     image: MetadataImage, topic: TopicImage, wanted: MorePartitions
 ) -> list[Write]:
     present = len(topic.partitions)
-    additional = wanted.count - present
-    _check_increase(topic.name, present, wanted.count)
+    additional = wanted.partition_count - present
+    _check_increase(topic.name, present, wanted.partition_count)
     # While a reassignment is under way the lists are longer than they will be.
     factor = len(topic.partitions[0].target_replicas())
     if wanted.assignments is None:

@@ -244,6 +244,8 @@ TOPIC = nodes.topic(ID, {0: (1, 2), 1: (1, 2)}, {}, {})
         ({"/controller": b"{}"}, None),
         ({"/feature": b"{}"}, None),
         ({"/config/brokers/1": b"{}"}, None),
+        ({"/config/groups/%FF": nodes.configs({})}, None),
+        ({"/config/client-metrics/%FF": nodes.configs({})}, None),
     ],
 )
 def test_a_damaged_change_is_refused_whole(updates: dict[str, bytes | None], path: Any) -> None:
