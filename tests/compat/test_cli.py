@@ -421,3 +421,20 @@ def test_a_broker_that_goes_away(make_node: MakeNode) -> None:
         assert follower.stdout.readline() == b"two\n"
         follower.send_signal(signal.SIGINT)
         assert follower.wait(DONE_SECONDS_MAX) == 0
+
+
+def test_the_files_of_a_broker_are_sound(make_node: MakeNode) -> None:
+    node = make_node()
+    ottla = Ottla(node.bootstrap)
+    topic = ottla.new_topic(1, "--config", "segment.bytes=1048576", *FOR_EVER)
+    lines = b"".join(b"%d:some text for line %d\n" % (number, number) for number in range(60_000))
+    assert ottla("produce", topic, "-K", ":", stdin=lines).code == 0
+    node.stop()
+    directory = str(node.partition_directory(topic))
+    found = ottla("log", "dump", directory, "--records", "-o", "json").lines()
+    types = {line["type"] for line in found}
+    assert types == {"batch", "record", "offset_index_entry", "time_index_entry", "producer"}
+    records = [line for line in found if line["type"] == "record"]
+    assert [line["offset"] for line in records] == list(range(60_000))
+    assert records[-1]["value"] == "some text for line 59999"
+    assert len({line["file"] for line in found if line["type"] == "batch"}) > 1

@@ -17,6 +17,7 @@ MODULES = {
     "produce": "ottla.cli.produce",
     "consume": "ottla.cli.consume",
     "config": "ottla.cli.config",
+    "log": "ottla.cli.log",
 }
 
 

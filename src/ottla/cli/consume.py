@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -21,7 +20,7 @@ from ottla.cli.options import (
     command_app,
     connect,
 )
-from ottla.cli.output import OutputFormat, note
+from ottla.cli.output import OutputFormat, note, until_nobody_reads
 from ottla.cli.positions import AtOffset, Position, parse_position
 from ottla.cli.record_format import RecordFormat, compile_format
 from ottla.cli.record_json import record_line
@@ -103,14 +102,12 @@ def consume(
     reader = connection.reader(committed=not uncommitted)
     work = Consuming(reader, write, sys.stdout.buffer, stretches, max_records, follow)
     try:
-        work.run()
+        with until_nobody_reads():
+            work.run()
     except KeyboardInterrupt:
         # With --follow this is how it ends; without, people know that they cut it short.
         if not follow:
             raise
-    except BrokenPipeError:
-        # Whoever reads us has enough (`| head`). Nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         reader.close()
 

@@ -6,7 +6,10 @@ JSON has stable keys; tables for people are in `tables`.
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +23,17 @@ class OutputFormat(StrEnum):
 
 def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+
+
+@contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """Whoever reads our output may have enough (`| head`): that is an end, and no failure."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def note(line: str) -> None:

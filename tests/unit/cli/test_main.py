@@ -24,6 +24,7 @@ COMMANDS = [
     "config alter",
     "produce",
     "consume",
+    "log dump",
 ]
 
 
