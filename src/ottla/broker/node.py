@@ -60,7 +60,9 @@ class Node:
         self._files = PosixFiles()
         self._listeners = parse_listeners(config)
         self._acceptors: list[tuple[Acceptor, ListenerSpec]] = []
+        self._bound: list[tuple[str, int]] = []
         self.endpoints: dict[str, tuple[str, int]] = {}
+        """What clients are told to connect to, by listener."""
         self.metrics_port: int | None = None
         self._log_dirs: list[LogDir] = []
         self._ready = False
@@ -126,6 +128,7 @@ class Node:
                     f"cannot listen on {spec.host}:{spec.port}: {refused.strerror}"
                 ) from refused
             self._acceptors.append((acceptor, spec))
+            self._bound.append((spec.host, port))
             self._advertise(spec, port)
 
     def _advertise(self, spec: ListenerSpec, port: int) -> None:
@@ -307,7 +310,7 @@ class Node:
         return (200, "ready\n") if self._ready else (503, "not ready\n")
 
     def greeting(self) -> str:
-        where = ", ".join(f"{host}:{port}" for host, port in self.endpoints.values())
+        where = ", ".join(f"{host}:{port}" for host, port in self._bound)
         return f"ottla {__version__} listening on {where} (node {self.broker_id})"
 
     def connections(self) -> tuple[int, int]:
