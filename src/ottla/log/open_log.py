@@ -84,11 +84,12 @@ class _Loading:
         self.epochs_on_disk: list[tuple[int, int]] | None = None
         self.producers = ProducerStates(0)
         self.made_directory = False
+        self.recovered = False
         self.topic_id: uuid.UUID | None = None
         self.has_epochs_file = False
         self.changed_directory = False
         self.snapshots_due: dict[int, bytes] = {}
-        self.doubtful = 0
+        self.unsynced_from = 0
         """Segments before this one in the list are flushed, indexes and all."""
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -183,7 +184,7 @@ class _Loading:
         else:
             self.log_end_offset = end
             self.recovery_point = end
-            self.doubtful = len(self.segments)
+            self.unsynced_from = len(self.segments)
             self._restore_producers(end, log_start_offset)
         if self.report.corrupt is not None:
             self.log_start_offset = min(log_start_offset, self.log_end_offset)
@@ -201,9 +202,15 @@ class _Loading:
         return len(self.segments) == 1 and self.segments[0].base_offset == end
 
     def _recover(self, recovery_point: int, log_start_offset: int, power_lost: bool) -> None:
+        self.recovered = True
         bases = [segment.base_offset for segment in self.segments]
-        self.doubtful = max(0, bisect_right(bases, recovery_point) - 1)
-        first = self.segments[self.doubtful]
+        # A segment that ends just at the recovery point may have been flushed while it was active,
+        # without its indexes. Without a power cut they are there all the same.
+        self.unsynced_from = max(0, bisect_right(bases, recovery_point - 1) - 1)
+        doubtful = self.unsynced_from
+        if not power_lost:
+            doubtful = max(0, bisect_right(bases, recovery_point) - 1)
+        first = self.segments[doubtful]
         self._restore_producers(first.base_offset, log_start_offset)
         recovery = Recovery(
             self.files,
@@ -217,12 +224,12 @@ class _Loading:
             report=self.report,
             now_ms=self.now_ms,
         )
-        recovery.run(self.segments[self.doubtful :])
+        recovery.run(self.segments[doubtful:])
         self.log_end_offset = recovery.next_offset
         if self.report.corrupt is not None:
             self.recovery_point = min(recovery_point, self.log_end_offset)
             return
-        self.segments = self.segments[: self.doubtful] + recovery.kept
+        self.segments = self.segments[:doubtful] + recovery.kept
         # Behind this one a snapshot may be from before a truncation, of a log that is no more.
         self._forget_snapshots_above(first.base_offset)
         self.snapshots_due = recovery.snapshots_due
@@ -254,7 +261,7 @@ class _Loading:
         self.epochs.clear()
         self.producers.clear(log_start_offset)
         self.log_end_offset = self.recovery_point = log_start_offset
-        self.doubtful = 0
+        self.unsynced_from = 0
 
     def _forget_snapshots_above(self, offset: int) -> None:
         for snapshot in [at for at in self.snapshots if at > offset]:
@@ -282,12 +289,13 @@ class _Loading:
         durability = Durability(self.files, self.directory, self.epochs, self.snapshots)
         if self.epochs.entries() == (self.epochs_on_disk or []):
             durability.epochs_are_saved()
-        if self.made_directory:
+        if self.recovered or self.made_directory:
+            # Who was killed may have made files, or the directory itself, without a sync.
             durability.directory_made()
-        if self.changed_directory:
+        if self.recovered or self.changed_directory:
             durability.directory_changed()
         durability.snapshots_due(self.snapshots_due)
-        for segment in self.segments[self.doubtful : -1]:
+        for segment in self.segments[self.unsynced_from : -1]:
             durability.segment_sealed(segment)
         self.report.segments = len(self.segments)
         self.report.log_start_offset = self.log_start_offset

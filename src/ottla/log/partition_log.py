@@ -432,11 +432,10 @@ class PartitionLog:
         self._set_log_start(offset)
 
     def _set_log_start(self, offset: int) -> None:
+        # The recovery point stays where it is, unlike Kafka's: what lies between was not flushed,
+        # and a point above it would make a lost page look like a flushed one that went bad.
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
-        if self.recovery_point < offset:
-            self.recovery_point = offset
-            self.unflushed_messages = self.log_end_offset - offset
 
     def apply_retention(self, now_ms: int, upper_bound: int) -> list[DeletedSegment]:
         """Takes out what has expired; the files are renamed and the caller's to remove."""
@@ -546,8 +545,9 @@ class PartitionLog:
     def close(self) -> None:
         """Makes a clean end: indexes trimmed, snapshot written, everything synced. A log to which
         nothing was appended since it was opened costs nothing."""
-        behind = self.log_end_offset > self.recovery_point or self._durability.is_behind()
-        if behind and self.corrupt is None:
+        # Flushed is not closed: a flush leaves the index of the active segment alone.
+        touched = self._prepared or self.log_end_offset > self.recovery_point
+        if (touched or self._durability.is_behind()) and self.corrupt is None:
             with storing(self.directory, "close"):
                 if not self._prepared:
                     self._prepare()

@@ -41,6 +41,8 @@ from ottla.records.batch_header import (
 BATCHES_KEPT = 5
 SEQUENCE_MAX = 2**31 - 1
 NO_TRANSACTION = -1
+ANY_SEQUENCE = -1
+"""Of a producer of whom only a marker is left, the next sequence can not be known."""
 
 Batch = tuple[int, int, int, int]
 """Last sequence, last offset, offset delta and timestamp of a batch."""
@@ -158,7 +160,7 @@ class ProducerStates:
         epoch = header[PRODUCER_EPOCH]
         sequence = header[BASE_SEQUENCE]
         if epoch == entry.epoch:
-            if from_client and sequence != entry.next_sequence:
+            if from_client and sequence != entry.next_sequence != ANY_SEQUENCE:
                 return self._duplicate_or_refusal(entry, sequence, header[LAST_OFFSET_DELTA])
         elif epoch < entry.epoch:
             raise ProtocolError(
@@ -239,6 +241,7 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, header[PRODUCER_EPOCH])
+            entry.next_sequence = ANY_SEQUENCE
         else:
             entry.start_epoch(header[PRODUCER_EPOCH])
         entry.coordinator_epoch = marker.coordinator_epoch

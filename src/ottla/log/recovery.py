@@ -128,7 +128,7 @@ class Recovery:
             if next_offset(header) - 1 - scan.segment.base_offset > RELATIVE_OFFSET_MAX:
                 return
             scan.take(position, header)
-            if header[BASE_OFFSET] >= self._recovery_point:
+            if next_offset(header) > self._recovery_point:
                 self._epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
             completed = replay_batch(self._producers, header, batch, self._now_ms)
             if completed is not None and completed.aborted:
@@ -172,22 +172,19 @@ class Recovery:
         )
         if offset < self._recovery_point:
             return f"{place}; it was flushed before"
+        if self._power_lost and damage.is_missing_page(file, position, segment.size, offset):
+            return None
         if damage.is_whole_batch(file, position, segment.size):
             return f"{place}; the batch there is whole but has the wrong offset"
         behind = damage.find_batch_behind(file, position, segment.size, offset)
-        if behind is None and not any(follower.size for follower in later):
+        if behind is not None:
+            return f"{place}; a good batch follows at position {behind}, so it is no torn write"
+        if not any(follower.size for follower in later):
             return None
-        if self._power_lost and self._is_torn_write(scan, behind):
+        # With the power lost, the file may be shorter than it was: its size was never stored.
+        if self._power_lost and damage.is_cut_off(file, position, segment.size - position):
             return None
-        where = "in the next segment" if behind is None else f"at position {behind}"
-        return f"{place}; good batches follow {where}, so it is no torn write"
-
-    def _is_torn_write(self, scan: SegmentScan, behind: int | None) -> bool:
-        size = scan.segment.size
-        if damage.is_missing_page(scan.file, scan.valid_bytes, size, scan.next_offset):
-            return True
-        # The file itself is shorter than what was written: its last size was never stored.
-        return behind is None and scan.reaches_end_of_file()
+        return f"{place}; good batches follow in the next segment, so it is no torn write"
 
     # -- mend ---------------------------------------------------------------------------------
 
@@ -237,8 +234,3 @@ class SegmentScan:
         self.builder.add(position, header)
         self.valid_bytes = position + batch_size(header)
         self.next_offset = next_offset(header)
-
-    def reaches_end_of_file(self) -> bool:
-        """Whether the batch that is broken goes on past the end, or nothing of it is there."""
-        left = self.segment.size - self.valid_bytes
-        return damage.is_cut_off(self.file, self.valid_bytes, left)

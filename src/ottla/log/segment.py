@@ -306,13 +306,16 @@ class Segment:
         return LogSlice(file, position, size)
 
     def _border_before(self, file: File, position: int, limit: int, at_least_one: bool) -> int:
-        border = position
-        for start, header in scan_headers(file, position, self.size, 0):
-            following = start + batch_size(header)
-            if following > limit:
-                return following if at_least_one and start == position else border
-            border = following
-        return border
+        """The last batch border up to `limit`; the end of the first batch if that is farther."""
+        chunk = file.read_at(position, LOOK_AHEAD_BYTES)
+        border = position + batch_size(read_header(chunk))
+        if border > limit:
+            return border if at_least_one else position
+        # The next index entry is past the limit, so there are few batches to look at.
+        for start, header in scan_headers(file, border, self.size, 0):
+            if start + batch_size(header) > limit:
+                return start
+        return self.size
 
     def _remember(self, offset: int, position: int) -> None:
         positions = self._positions
