@@ -11,20 +11,28 @@ from __future__ import annotations
 
 import os
 import random
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ottla.base.errors import OttlaError
-from ottla.log import batch_scan, index_build, open_log, partition_log, recovery
+from ottla.log import (
+    batch_scan,
+    index_build,
+    open_log,
+    partition_log,
+    producer_restore,
+    recovery,
+)
 from ottla.log.durability import Durability
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.flush import FlushJob
+from ottla.log.log_dir import LogDir
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovery
 from ottla.log.segment import Segment
-from tests.chaos import crash_world
 from tests.chaos.crash_world import (
     MANY_TRUNCATIONS,
     USUAL,
@@ -110,7 +118,7 @@ def truncation_leaves_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshot_ahead_of_log(patch: pytest.MonkeyPatch) -> None:
-    real = open_log.load_snapshot
+    real = producer_restore.load_snapshot
 
     def newest(*arguments: Any, at_most: int, **options: Any) -> None:
         real(*arguments, at_most=2**60, **options)
@@ -137,8 +145,7 @@ def recovery_trusts_indexes(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_trusts_an_index_up_to_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
-    real = open_log.bisect_right
-    patch.setattr(open_log, "bisect_right", lambda bases, offset: real(bases, offset + 1))
+    patch.setattr(open_log, "bisect_right", lambda bases, offset: bisect_right(bases, offset + 1))
 
 
 def indexes_are_never_synced(patch: pytest.MonkeyPatch) -> None:
@@ -150,7 +157,7 @@ def no_last_entry_in_the_time_index(patch: pytest.MonkeyPatch) -> None:
 
 
 def clean_marker_is_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(crash_world.LogDir, "begin", lambda log_dir: None)
+    patch.setattr(LogDir, "begin", lambda log_dir: None)
 
 
 def index_is_sparser_after_a_restart(patch: pytest.MonkeyPatch) -> None:
