@@ -38,7 +38,7 @@ SHARED_SETTINGS: Mapping[str, str] = {
     "log.segment.delete.delay.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "100",
 }
 
 

@@ -29,6 +29,7 @@ class Side:
         self._directory = directory
         self._numbers = itertools.count(1)
         self._beside: dict[str, Broker] = {}
+        self._prepared: set[str] = set()
         self.broker = self.new_broker("main")
 
     def new_broker(self, name: str, settings: Mapping[str, str] = SHARED_SETTINGS) -> Broker:
@@ -41,12 +42,23 @@ class Side:
     def has_groups(self) -> bool:
         return FIND_COORDINATOR in advertised(self.broker.bootstrap)
 
+    def prepare_once(self, name: str, prepare: Callable[[Broker], None]) -> None:
+        """What is prepared in the main broker stays for all rounds."""
+        if name not in self._prepared:
+            prepare(self.broker)
+            self._prepared.add(name)
+
     def beside(self, name: str, prepare: Callable[[Broker], None]) -> Broker:
         """A second broker that is started and prepared once and stays for the rounds of a block."""
         if name not in self._beside:
-            broker = self._beside[name] = self.new_broker(name)
-            broker.start()
-            prepare(broker)
+            broker = self.new_broker(name)
+            try:
+                broker.start()
+                prepare(broker)
+            except BaseException:
+                self.discard(broker)  # also on Ctrl-C: nobody else knows of it yet
+                raise
+            self._beside[name] = broker
         return self._beside[name]
 
     def close_beside(self) -> None:

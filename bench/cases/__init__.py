@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.case import Case
 from bench.cases.consume import CONSUME_CASES
 from bench.cases.crowd import CROWD_CASES
+from bench.cases.groups import GROUP_CASES
 from bench.cases.latency import LATENCY_CASES
 from bench.cases.produce import PRODUCE_CASES
 from bench.cases.start import START_CASES
@@ -15,4 +16,5 @@ ALL_CASES: tuple[Case, ...] = (
     *LATENCY_CASES,
     *CROWD_CASES,
     *START_CASES,
+    *GROUP_CASES,
 )

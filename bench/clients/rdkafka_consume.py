@@ -22,7 +22,8 @@ def consume(*, bootstrap: str, pid: int, topic: str, records: int, size: int) ->
     got = len(consumer.consume(1, _WAIT_S))  # connected: from here on it counts
     before, begin = cpu_seconds(pid), time.perf_counter()
     while got < records:
-        messages = consumer.consume(_AT_ONCE, _WAIT_S)
+        # More than there is would wait for its whole time.
+        messages = consumer.consume(min(_AT_ONCE, records - got), _WAIT_S)
         if not messages or messages[-1].error() is not None:
             raise AnswerError(f"nothing more after {got} of {records} records of {topic}")
         got += len(messages)
