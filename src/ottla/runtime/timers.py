@@ -100,5 +100,6 @@ class LoopTimers:
         while self._heap and self._heap[0].callback is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1
-        if self._heap and self._armed is None:
+        # A callback may have armed for an entry of its own that is due later than the first one.
+        if self._heap and (self._armed is None or self._heap[0].due_ms < self._armed_ms):
             self._arm(self._heap[0].due_ms, now_ms)

@@ -73,3 +73,23 @@ def test_it_wakes_by_itself() -> None:
         return await woken
 
     assert asyncio.run(main()) == "woken"
+
+
+def test_a_timer_that_sets_another_does_not_delay_those_before_it() -> None:
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        timers = LoopTimers(loop, MovableClock())
+        fired: list[str] = []
+        done: asyncio.Future[None] = loop.create_future()
+
+        def again() -> None:
+            fired.append("again")
+            timers.call_later(60_000, lambda: fired.append("much later"))
+
+        timers.call_later(1, again)
+        timers.call_later(20, lambda: done.set_result(None))
+        await asyncio.wait_for(done, 5)
+        timers.close()
+        return fired
+
+    assert asyncio.run(main()) == ["again"]
