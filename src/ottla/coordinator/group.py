@@ -33,10 +33,6 @@ class Group(Protocol):
         """The error code owed to a commit; `generation` is a member epoch in a consumer group."""
         ...
 
-    def on_commit(self, member_id: str) -> None:
-        """An accepted commit of a member: a sign of life in a classic group."""
-        ...
-
     def check_fetch(self, member_id: str | None, member_epoch: int) -> int:
         """The error code owed to an OffsetFetch (v9 and later name the member)."""
         ...

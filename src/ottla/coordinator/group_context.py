@@ -10,6 +10,7 @@ from ottla.base.ports import Clock
 from ottla.coordinator.cluster_view import ClusterView
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_config import GroupConfig
+from ottla.coordinator.member_memory import MemberMemory
 from ottla.coordinator.shard import ShardTimers
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class GroupContext:
     """`clock.monotonic_ms()` is for time-outs, `clock.wall_ms()` for what is written in records."""
 
-    __slots__ = ("clock", "config", "groups", "image", "new_uuid", "offsets", "timers")
+    __slots__ = ("clock", "config", "groups", "image", "memory", "new_uuid", "offsets", "timers")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class GroupContext:
         new_uuid: Callable[[], uuid.UUID],
         image: ClusterView,
         offsets: CommittedOffsets,
+        memory: MemberMemory,
     ) -> None:
         self.config = config
         self.timers = timers
@@ -38,3 +40,4 @@ class GroupContext:
         self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = offsets
+        self.memory = memory

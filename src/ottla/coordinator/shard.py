@@ -41,23 +41,27 @@ class Record:
 class Outcome(Generic[R]):
     """What a decision returns.
 
-    `records` are appended as one batch or not at all. `response` is given when they are committed;
-    a Deferred is one that waits for others, and is resolved by a later decision. `on_settled` is
+    `records` are appended as one batch or not at all, unless `is_atomic` is False: then they may
+    go into several, and what fails halfway stands halfway. `response` is given when they are
+    committed; a Deferred is one that waits for others, and is resolved by a later decision. `on_settled` is
     called once before that: with 0 when the records are committed, else with the error code that
     the client will get. Without records it is called at once.
     """
 
-    __slots__ = ("on_settled", "records", "response")
+    __slots__ = ("is_atomic", "on_settled", "records", "response")
 
     def __init__(
         self,
         records: Sequence[Record],
         response: R | Deferred[R],
         on_settled: Callable[[int], None] | None = None,
+        *,
+        is_atomic: bool = True,
     ) -> None:
         self.records = records
         self.response = response
         self.on_settled = on_settled
+        self.is_atomic = is_atomic
 
 
 NOTHING: Outcome[None] = Outcome((), None)
@@ -67,9 +71,7 @@ NOTHING: Outcome[None] = Outcome((), None)
 class ShardTimers(Protocol):
     """Time-outs of one shard. When one is due, its operation is run like any other decision."""
 
-    def schedule(
-        self, key: str, delay_ms: int, operation: Callable[[], Outcome[None]]
-    ) -> None:
+    def schedule(self, key: str, delay_ms: int, operation: Callable[[], Outcome[None]]) -> None:
         """One that has the same key is replaced."""
         ...
 

@@ -1,0 +1,335 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups, and the ageing of offsets.
+
+Owns what may be committed and read by whom, and when a commit or an empty group is forgotten. The
+offsets themselves are in `offsets` and change by replay alone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.coordinator import offsets_records as formats
+from ottla.coordinator.classic_group import ClassicGroup
+from ottla.coordinator.classic_groups import ClassicGroups
+from ottla.coordinator.cluster_view import ClusterView, TopicView
+from ottla.coordinator.group import Group
+from ottla.coordinator.group_context import GroupContext
+from ottla.coordinator.offsets_records import NO_TIMESTAMP, NO_TOPIC_ID, Commit
+from ottla.coordinator.shard import Caller, Fields, Outcome, Record
+from ottla.protocol.error_codes import (
+    GROUP_ID_NOT_FOUND,
+    GROUP_SUBSCRIBED_TO_TOPIC,
+    ILLEGAL_GENERATION,
+    NONE,
+    OFFSET_METADATA_TOO_LARGE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSTABLE_OFFSET_COMMIT,
+)
+
+TOPIC_IDS_FROM = 10
+GROUP_NOT_FOUND_FROM = 9
+
+# So many commits are looked at in one turn of the loop: about 5 ms.
+SWEEP_COMMITS_MAX = 10_000
+
+_MINUTE_MS = 60_000
+_NO_PARTITIONS: Mapping[int, Any] = {}
+
+
+class OffsetCommits:
+    def __init__(self, context: GroupContext, classic: ClassicGroups) -> None:
+        self._context = context
+        self._classic = classic
+        self._to_sweep: list[str] = []
+
+    # -- OffsetCommit -----------------------------------------------------------------------
+
+    def commit(self, request: Any, caller: Caller) -> Outcome[Fields]:
+        context = self._context
+        group_id = request.group_id
+        group = context.groups.get(group_id)
+        refusal = self._check_commit(group, request, caller.api_version)
+        if refusal == NONE and isinstance(group, ClassicGroup):
+            self._classic.on_commit(group, request.member_id)
+        now_ms = context.clock.wall_ms()
+        retention_ms = request.retention_time_ms
+        expires_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+        metadata_max = context.config.offset_metadata_max_bytes
+        records: list[Record] = []
+        results = []
+        for asked in request.topics:
+            topic, unknown = _resolve(context.image, asked, caller.api_version)
+            known = _NO_PARTITIONS if topic is None else topic.partitions
+            partitions = []
+            for one in asked.partitions:
+                index = one.partition_index
+                metadata = one.committed_metadata or ""
+                code = refusal
+                if topic is None or index not in known:
+                    code = unknown
+                elif code == NONE and len(metadata) > metadata_max:
+                    code = OFFSET_METADATA_TOO_LARGE
+                elif code == NONE:
+                    commit = Commit(
+                        one.committed_offset,
+                        one.committed_leader_epoch,
+                        metadata,
+                        now_ms,
+                        expires_ms,
+                        topic.topic_id,
+                    )
+                    records.append(commit_record(group_id, topic.name, index, commit))
+                partitions.append({"partition_index": index, "error_code": code})
+            results.append(
+                {"name": asked.name, "topic_id": asked.topic_id, "partitions": partitions}
+            )
+        return Outcome(records, {"topics": results})
+
+    def _check_commit(self, group: Group | None, request: Any, api_version: int) -> int:
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation < 0:
+                return NONE
+            return GROUP_ID_NOT_FOUND if api_version >= GROUP_NOT_FOUND_FROM else ILLEGAL_GENERATION
+        return group.check_commit(
+            request.member_id,
+            request.group_instance_id,
+            generation,
+            api_version,
+            transactional=False,
+        )
+
+    # -- OffsetFetch ------------------------------------------------------------------------
+
+    def fetch(self, request: Any, caller: Caller, *, require_stable: bool) -> Fields:
+        """`request` is one group of the request; `topics` None asks for everything there is."""
+        group = self._context.groups.get(request.group_id)
+        code = NONE if group is None else group.check_fetch(request.member_id, request.member_epoch)
+        if code != NONE:
+            return {"group_id": request.group_id, "error_code": code, "topics": []}
+        if request.topics is None:
+            topics = self._fetch_all(request.group_id, require_stable, caller.api_version)
+        else:
+            topics = [
+                self._fetch_topic(request.group_id, asked, require_stable, caller.api_version)
+                for asked in request.topics
+            ]
+        return {"group_id": request.group_id, "error_code": NONE, "topics": topics}
+
+    def _fetch_all(self, group_id: str, require_stable: bool, api_version: int) -> list[Fields]:
+        topics = []
+        image = self._context.image
+        for name, commits in self._context.offsets.of_group(group_id).items():
+            topic = image.topics.get(name)
+            if topic is None and api_version >= TOPIC_IDS_FROM:
+                continue  # it cannot be named by an id any more
+            topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+            partitions = [
+                self._fetched(group_id, name, index, commit, require_stable)
+                for index, commit in commits.items()
+            ]
+            topics.append({"name": name, "topic_id": topic_id, "partitions": partitions})
+        return topics
+
+    def _fetch_topic(
+        self, group_id: str, asked: Any, require_stable: bool, api_version: int
+    ) -> Fields:
+        name, topic_id = asked.name, NO_TOPIC_ID
+        if api_version >= TOPIC_IDS_FROM:
+            topic_id = asked.topic_id
+            name = self._context.image.topic_names_by_id.get(topic_id)
+        if name is None:
+            partitions = [_not_committed(one, UNKNOWN_TOPIC_ID) for one in asked.partition_indexes]
+            return {"name": "", "topic_id": topic_id, "partitions": partitions}
+        commits = self._context.offsets.of_group(group_id).get(name, {})
+        partitions = []
+        for index in asked.partition_indexes:
+            commit = commits.get(index)
+            if commit is not None and _is_of_another(commit.topic_id, topic_id):
+                commit = None
+            partitions.append(self._fetched(group_id, name, index, commit, require_stable))
+        return {"name": name, "topic_id": topic_id, "partitions": partitions}
+
+    def _fetched(
+        self, group_id: str, topic: str, index: int, commit: Commit | None, require_stable: bool
+    ) -> Fields:
+        if require_stable and self._context.offsets.is_pending(group_id, topic, index):
+            return _not_committed(index, UNSTABLE_OFFSET_COMMIT)
+        if commit is None:
+            return _not_committed(index, NONE)
+        return {
+            "partition_index": index,
+            "committed_offset": commit.offset,
+            "committed_leader_epoch": commit.leader_epoch,
+            "metadata": commit.metadata,
+            "error_code": NONE,
+        }
+
+    # -- deletion ---------------------------------------------------------------------------
+
+    def delete_offsets(self, request: Any) -> Outcome[Fields]:
+        group_id = request.group_id
+        group = self._context.groups.get(group_id)
+        code = GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
+        if group is None or code != NONE:
+            return Outcome((), {"error_code": code, "topics": []})
+        records: list[Record] = []
+        topics = []
+        for asked in request.topics:
+            image = self._context.image.topics.get(asked.name)
+            is_in_use = group.is_subscribed_to(asked.name)
+            partitions = []
+            for one in asked.partitions:
+                index = one.partition_index
+                code = NONE
+                if image is None or index not in image.partitions:
+                    code = UNKNOWN_TOPIC_OR_PARTITION
+                elif is_in_use:
+                    code = GROUP_SUBSCRIBED_TO_TOPIC
+                elif self._is_held(group_id, asked.name, index):
+                    records.append(tombstone(group_id, asked.name, index))
+                partitions.append({"partition_index": index, "error_code": code})
+            topics.append({"name": asked.name, "partitions": partitions})
+        return Outcome(records, {"error_code": NONE, "topics": topics})
+
+    def _is_held(self, group_id: str, topic: str, index: int) -> bool:
+        offsets = self._context.offsets
+        if offsets.is_pending(group_id, topic, index):
+            return True
+        return offsets.get(group_id, topic, index) is not None
+
+    def delete_groups(self, group_ids: Sequence[str]) -> Outcome[list[Fields]]:
+        records: list[Record] = []
+        results = []
+        for group_id in dict.fromkeys(group_ids):
+            group = self._context.groups.get(group_id)
+            code = GROUP_ID_NOT_FOUND if group is None else group.check_delete()
+            if group is not None and code == NONE:
+                records += self._all_tombstones(group)
+            results.append({"group_id": group_id, "error_code": code})
+        return Outcome(records, results, is_atomic=False)
+
+    def _all_tombstones(self, group: Group) -> list[Record]:
+        group_id = group.group_id
+        held = self._context.offsets.of_group(group_id)
+        keys = {(group_id, topic, index) for topic, commits in held.items() for index in commits}
+        keys.update(self._context.offsets.pending_of(group_id))
+        # The group's own record comes last: halfway through, there is still a group to delete.
+        return [*(tombstone(*key) for key in sorted(keys)), *group.tombstones()]
+
+    def forget_topics(self, is_gone: Iterable[str]) -> list[Record]:
+        """Nobody can read on where these topics were."""
+        gone = set(is_gone)
+        keys = [
+            (group_id, topic, index)
+            for group_id, topics in self._context.offsets.by_group.items()
+            for topic in gone & topics.keys()
+            for index in topics[topic]
+        ]
+        keys += (key for key in self._context.offsets.pending_keys() if key[1] in gone)
+        return [tombstone(*key) for key in dict.fromkeys(keys)]
+
+    # -- ageing -----------------------------------------------------------------------------
+
+    def sweep(self) -> Outcome[bool]:
+        """Forgets what is too old, some groups at a time; True if there are more to look at."""
+        context = self._context
+        if not self._to_sweep:
+            self._to_sweep = list(context.groups)
+        now_ms = context.clock.wall_ms()
+        records: list[Record] = []
+        looked = 0
+        while self._to_sweep and looked < SWEEP_COMMITS_MAX:
+            group = context.groups.get(self._to_sweep.pop())
+            if group is None:
+                continue
+            held = context.offsets.of_group(group.group_id)
+            looked += 1 + sum(map(len, held.values()))
+            expired = self._expired(group, held, now_ms)
+            records += (tombstone(group.group_id, topic, index) for topic, index in expired)
+            is_bare = len(expired) == sum(map(len, held.values()))
+            if is_bare and group.may_vanish() and not context.offsets.pending_of(group.group_id):
+                if isinstance(group, ClassicGroup) and group.is_hollow() and not held:
+                    del context.groups[group.group_id]  # the log says nothing of it
+                else:
+                    records += group.tombstones()
+        return Outcome(records, bool(self._to_sweep), is_atomic=False)
+
+    def _expired(
+        self, group: Group, held: Mapping[str, Mapping[int, Commit]], now_ms: int
+    ) -> list[tuple[str, int]]:
+        retention_ms = self._context.config.offsets_retention_minutes * _MINUTE_MS
+        offsets = self._context.offsets
+        expired = []
+        for topic, commits in held.items():
+            if group.is_subscribed_to(topic):
+                continue
+            for index, commit in commits.items():
+                starts_ms = group.expiry_starts_ms(commit.committed_ms)
+                if starts_ms is None:
+                    return []
+                ends_ms = commit.expires_ms
+                if ends_ms == NO_TIMESTAMP:
+                    ends_ms = starts_ms + retention_ms
+                if now_ms >= ends_ms and not offsets.is_pending(group.group_id, topic, index):
+                    expired.append((topic, index))
+        return expired
+
+
+def commit_record(group_id: str, topic: str, partition: int, commit: Commit) -> Record:
+    return Record(
+        formats.offset_key(group_id, topic, partition),
+        formats.offset_value(commit),
+        (group_id, topic, partition, commit),
+    )
+
+
+def tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return Record(
+        formats.offset_key(group_id, topic, partition), None, (group_id, topic, partition, None)
+    )
+
+
+def refused_commit(image: ClusterView, request: Any, api_version: int, code: int) -> Fields:
+    """Every partition gets `code`, but for those that there are not."""
+    topics = []
+    for asked in request.topics:
+        topic, unknown = _resolve(image, asked, api_version)
+        known = _NO_PARTITIONS if topic is None else topic.partitions
+        partitions = [
+            {
+                "partition_index": one.partition_index,
+                "error_code": code if one.partition_index in known else unknown,
+            }
+            for one in asked.partitions
+        ]
+        topics.append({"name": asked.name, "topic_id": asked.topic_id, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _resolve(image: ClusterView, asked: Any, api_version: int) -> tuple[TopicView | None, int]:
+    """The topic, and the error code for what it does not have."""
+    if api_version < TOPIC_IDS_FROM:
+        return image.topics.get(asked.name), UNKNOWN_TOPIC_OR_PARTITION
+    name = image.topic_names_by_id.get(asked.topic_id)
+    if name is None:
+        return None, UNKNOWN_TOPIC_ID
+    return image.topics.get(name), UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _is_of_another(held: uuid.UUID, asked: uuid.UUID) -> bool:
+    """Whether a commit is of a topic that had the same name before."""
+    return held != asked and NO_TOPIC_ID not in (held, asked)
+
+
+def _not_committed(index: int, code: int) -> Fields:
+    return {
+        "partition_index": index,
+        "committed_offset": -1,
+        "committed_leader_epoch": -1,
+        "metadata": "",
+        "error_code": code,
+    }
