@@ -3,7 +3,7 @@
 Invariants of the code that comes out:
 - no list, string or bytes is made before its count or length was compared with the bytes left;
 - elements and tagged fields are taken from one object budget; eight plain numbers count as one;
-- the position never moves past the end, and must be exactly there in the end.
+- the position never moves past the end; in a response it must be exactly there in the end.
 Reading a fixed size past the end raises IndexError or struct.error (primitives.MALFORMED).
 """
 
@@ -206,11 +206,10 @@ class _DecoderSource(SourceWriter):
             self.run.append((field.kind, target))
 
     def _nested(self, field: FieldLayout, layout: StructLayout, target: str, path: str) -> None:
-        # A tag says by its absence what the marker of KIP-893 would say; it has none.
-        if not field.is_nullable or field.tag is not None:
+        if not field.is_nullable:
             self.line(f"{target} = {self._struct(layout, path)}")
             return
-        self.run.append(("b", "n"))
+        self.run.append(("b", "n"))  # KIP-893: -1 is null, 1 is not; like Kafka we ask the sign
         with self.block("if n < 0:"):
             self.line(f"{target} = None")
         with self.block("else:"):

@@ -199,8 +199,7 @@ class _EncoderSource(SourceWriter):
     def _nested(self, field: FieldLayout, layout: StructLayout, value: str) -> None:
         variable = self.fresh("m")
         self.line(f"{variable} = {value}")
-        # A tag says by its absence what the marker of KIP-893 would say; it has none.
-        if not field.is_nullable or field.tag is not None:
+        if not field.is_nullable:
             self._struct(layout, variable)
             return
         self.run.append(("b", f"-1 if {variable} is None else 1"))

@@ -152,9 +152,12 @@ def _field_layout(field: dataclasses.Field[Any]) -> FieldLayout:
         has_default, default = True, 0
     # A uuid or a date of a fixed size cannot be null on the wire, whatever kio makes of it.
     is_nullable = is_nullable and (is_array or kind in (STRING, BYTES, STRUCT))
-    return FieldLayout(
-        name, kind, is_array, is_nullable, field.metadata.get("tag"), has_default, default, struct
+    tag = field.metadata.get("tag")
+    check(
+        tag is None or struct is None or is_array or not is_nullable,
+        "no schema has a tagged struct that may be null: whether it has a marker is not known",
     )
+    return FieldLayout(name, kind, is_array, is_nullable, tag, has_default, default, struct)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

@@ -7,6 +7,7 @@ answer but MalformedRequest, a MemoryError or a large allocation ends it with a 
 from __future__ import annotations
 
 import random
+import re
 import resource
 import tracemalloc
 from collections.abc import Callable
@@ -52,13 +53,15 @@ def full_body(schema: Any, rng: random.Random) -> bytes:
             return body
 
 
-def refuse(read: Reader, version: int, body: bytes, what: str) -> None:
+def refuse(read: Reader, version: int, body: bytes, what: str, told: set[str]) -> None:
+    """The refusal must come from the check of this very number, not from some later stumble."""
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     try:
         taken = read(version, body)
-    except MalformedRequest:
+    except MalformedRequest as refusal:
         _, peak = tracemalloc.get_traced_memory()
+        assert told & set(re.findall(r"-?\d+", str(refusal))), f"{what}: {refusal}"
         assert peak - before < ALLOCATED_BYTES_MAX, f"{what}: {peak - before} bytes for nothing"
         return
     raise AssertionError(f"{what} was taken: {taken}")
@@ -70,8 +73,8 @@ def lie(api_key: int, version: int, rng: random.Random) -> int:
     refused = 0
     for read in readers_of(api_key):
         read(version, body)
-        for where, hostile in hostile_bodies(schema, body):
-            refuse(read, version, hostile, f"{schema.__name__} v{version} {where}")
+        for where, hostile, told in hostile_bodies(schema, body):
+            refuse(read, version, hostile, f"{schema.__name__} v{version} {where}", told)
             refused += 1
     return refused
 

@@ -307,7 +307,12 @@ HOSTILE_VALUES = ((1 << 31) - 1, (1 << 31) - 2, -2, -(1 << 31))
 """What is put into every count and length; a varint takes the same bits as an unsigned number."""
 
 
-def hostile_bodies(schema: Any, data: bytes) -> Iterator[tuple[str, bytes]]:
+def hostile_bodies(schema: Any, data: bytes) -> Iterator[tuple[str, bytes, set[str]]]:
+    """Where the lie is, the body with it, and the numbers one of which a refusal must name."""
     for position in positions_of(schema, data):
         for value in HOSTILE_VALUES:
-            yield f"{position.path}={value}", position.replaced(data, value)
+            if position.form == "varint":
+                told = {str(value & 0xFFFFFFFF), str((value & 0xFFFFFFFF) - 1)}
+            else:
+                told = {str(int.from_bytes(encoded(position.form, value), "big", signed=True))}
+            yield f"{position.path}={value}", position.replaced(data, value), told

@@ -270,6 +270,25 @@ def test_a_tag_of_a_later_version_is_unknown_to_an_earlier_one() -> None:
     head = bytes(25)  # v14 to the topic count
     body = head + b"\1\1\1" + b"\1\1\2zz"  # tag 1 is the replica state from v15 on
     assert read_fetch_request(14, memoryview(body)).replica_id == 0
+    for version in (16, 17):
+        # In a partition, tag 0 is its directory from v17 on, tag 1 its watermark from v18 on.
+        tag = version - 16
+        partition = bytes(32) + bytes((1, tag, 2)) + b"zz"
+        topics = b"\2" + TOPIC_ID.bytes + b"\2" + partition + b"\0"
+        body = bytes(21) + topics + b"\1\1\0"
+        ((_, _, (one,)),) = read_fetch_request(version, memoryview(body)).topics
+        assert (one.replica_directory_id, one.high_watermark) == (NULL_UUID, NO_HIGH_WATERMARK)
+
+
+def test_tagged_fields_of_several_topics_add_up() -> None:
+    def body(tags: int) -> memoryview:
+        varint = bytes((tags & 127 | 128, tags >> 7 & 127 | 128, tags >> 14))
+        topic = TOPIC_ID.bytes + b"\1" + varint + b"\x63\0" * tags
+        return memoryview(bytes(21) + b"\3" + topic + topic + b"\1\1\0")
+
+    read_fetch_request(17, body(REQUEST_OBJECTS_MAX // 2 - 10))
+    with pytest.raises(MalformedRequest, match="tagged fields"):
+        read_fetch_request(17, body(REQUEST_OBJECTS_MAX // 2))
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])

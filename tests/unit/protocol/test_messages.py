@@ -241,6 +241,27 @@ def test_what_follows_a_request_is_ignored_as_kafka_does() -> None:
     assert decoded == messages.decode_request(api_keys.HEARTBEAT, 4, HEARTBEAT_V4)
 
 
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        (0, b"\xff\xff\xff\xff"),  # null where v0 has none
+        (0, b"\xff\xff\xff\xfe"),
+        (1, b"\xff\xff\xff\xfe"),  # v1 has null, and that is -1 only
+        (9, b"\2\0\0\1\0\0\0"),  # a topic's name is null
+    ],
+)
+def test_null_is_refused_where_the_version_has_none(version: int, body: bytes) -> None:
+    with pytest.raises(MalformedRequest, match=r"array of -\d|length of -1"):
+        messages.decode_request(api_keys.METADATA, version, body)
+
+
+def test_null_for_an_array_that_has_none_is_refused_in_flexible_versions() -> None:
+    good = b"\1\0\0\0\1\0\0"  # CreateTopics v5: no topics, a time-out, no validation
+    assert messages.decode_request(api_keys.CREATE_TOPICS, 5, good).topics == []
+    with pytest.raises(MalformedRequest, match="array of -1"):
+        messages.decode_request(api_keys.CREATE_TOPICS, 5, b"\0" + good[1:])
+
+
 def test_unknown_tags_are_skipped() -> None:
     body = HEARTBEAT_V4[:-1] + b"\2\5\2ab\x81\1\0"
     decoded = messages.decode_request(api_keys.HEARTBEAT, 4, body)
@@ -284,6 +305,17 @@ def test_tagged_fields_and_numbers_are_in_the_same_budget() -> None:
     )
     with pytest.raises(MalformedRequest, match="more objects"):
         messages.decode_request(api_keys.ELECT_LEADERS, 0, body)
+
+
+def test_tagged_fields_of_several_structs_add_up() -> None:
+    def metadata_v9(tags: int) -> bytes:
+        varint = bytes((tags & 127 | 128, tags >> 7 & 127 | 128, tags >> 14))
+        topic = b"\2t" + varint + b"\x63\0" * tags
+        return b"\3" + topic + topic + b"\1\0\0\0"
+
+    messages.decode_request(api_keys.METADATA, 9, metadata_v9(REQUEST_OBJECTS_MAX // 2 - 10))
+    with pytest.raises(MalformedRequest, match="tagged fields"):
+        messages.decode_request(api_keys.METADATA, 9, metadata_v9(REQUEST_OBJECTS_MAX // 2))
 
 
 def test_a_response_may_be_as_long_as_its_bytes() -> None:

@@ -191,6 +191,17 @@ def test_tagged_fields_are_skipped_everywhere() -> None:
     assert (request.acks, request.timeout_ms) == (-1, 1)
 
 
+def test_tagged_fields_of_several_topics_add_up() -> None:
+    def body(tags: int) -> memoryview:
+        varint = bytes((tags & 127 | 128, tags >> 7 & 127 | 128, tags >> 14))
+        topic = b"\2t\1" + varint + b"\x63\0" * tags
+        return memoryview(b"\0\xff\xff\0\0\0\1\3" + topic + topic + b"\0")
+
+    read_produce_request(9, body(REQUEST_OBJECTS_MAX // 2 - 10))
+    with pytest.raises(MalformedRequest, match="tagged fields"):
+        read_produce_request(9, body(REQUEST_OBJECTS_MAX // 2))
+
+
 @pytest.mark.parametrize("version", [3, 9, 13])
 def test_topics_and_partitions_are_bounded(version: int) -> None:
     def body(count: int) -> memoryview:
