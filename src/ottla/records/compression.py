@@ -143,8 +143,7 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
             raise _damaged(SNAPPY)
         (size,) = _INT32.unpack_from(view, position)
         position += _INT32.size
-        # A block is never empty: its own declared length is a byte at least.
-        if not 0 < size <= len(view) - position:
+        if not 0 <= size <= len(view) - position:
             raise _damaged(SNAPPY)
         parts.append(_decompress_snappy_block(view[position : position + size], left))
         left -= len(parts[-1])
@@ -165,7 +164,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     if level is not None and level != _LZ4_LEVEL_FAST:
         # cramjam's block function knows no levels; its frames bear a checksum with each block.
         frame = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
-        frame.compress(data)
+        frame.compress(bytes(data))
         return bytes(frame.finish())
     view = memoryview(data)
     parts = [_LZ4_HEADER]

@@ -9,8 +9,9 @@ What the record walk adds to Kafka's checks: offset deltas must be 0, 1, 2, ... 
 (Kafka stores them unread), and what Kafka answers with UNKNOWN_SERVER_ERROR, because its parser
 fell over, is INVALID_RECORD or CORRUPT_MESSAGE here.
 
-Cost of a batch of 16 KiB as it comes from the Java client, all in, by
-bench/micro/bench_validation.py on the machine of the design: see the table there.
+Cost of a batch of 16 KiB, all in, by bench/micro/bench_validation.py where its checksum alone takes
+1.1 µs: 6 µs for 16 records of 1 KB, 12 µs for 150 of 100 B, 43 µs if their sizes vary, 65 µs with
+keys besides. A single record of 1 KB takes 3.3 µs, a megabyte of 1 KB records 105 µs.
 """
 
 from __future__ import annotations
@@ -216,7 +217,8 @@ def _check_records(header: Header, rules: ProduceRules, now_ms: int, walk: Recor
         max_timestamp = now_ms
     else:
         base = header[BASE_TIMESTAMP]
-        max_timestamp = max(base + walk.delta_max, NO_TIMESTAMP)
+        max_timestamp = base + walk.delta_max
+        max_timestamp = max_timestamp if max_timestamp > NO_TIMESTAMP else NO_TIMESTAMP
         suspect = (
             max_timestamp > now_ms + rules.after_max_ms
             or max_timestamp > _INT64_MAX

@@ -129,7 +129,10 @@ REFUSED = {
     "no sequence": (a_batch(ONE, producer_id=7, producer_epoch=0), INVALID_RECORD),
     # Kafka takes these two; every later reader of the log would have to expect them.
     "no epoch": (a_batch(ONE, producer_id=7, base_sequence=0), INVALID_RECORD),
-    "producer id -2": (a_batch(ONE, producer_id=-2), INVALID_RECORD),
+    "producer id -2": (
+        a_batch(ONE, producer_id=-2, producer_epoch=0, base_sequence=0),
+        INVALID_RECORD,
+    ),
     # Kafka stores these unread if the batch is plain.
     "offset deltas": (a_batch(a_record(0) + a_record(5), 2), INVALID_RECORD),
     "offset deltas in gzip": (
@@ -349,9 +352,13 @@ def test_a_refusal_does_not_name_records_without_end() -> None:
 
 def test_log_append_time_on_a_compacted_topic() -> None:
     given = rules(compacted=True, timestamp_type="LogAppendTime")
-    assert refusal(validate, a_batch(ONE), given).code == INVALID_RECORD
-    far = a_batch(a_record(0, key=b"k"), base_timestamp=NOW_MS + 10**10)
-    assert validate(far, given).header[MAX_TIMESTAMP] == NOW_MS
+    far = NOW_MS + 10**10
+    batch = a_batch(a_record(0, key=b"k"), base_timestamp=far)
+    assert validate(batch, given).header[MAX_TIMESTAMP] == NOW_MS
+    batch = a_batch(a_record(0, key=b"k") + a_record(1), 2, base_timestamp=far)
+    refused = refusal(validate, batch, given)
+    assert isinstance(refused, InvalidRecords)
+    assert [index for index, _ in refused.record_errors] == [1]
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -363,6 +370,17 @@ def test_a_bomb_within_a_batch(codec: int) -> None:
     ratio = limits.DECOMPRESSED_BYTES_MAX / len(batch)
     expected = MESSAGE_TOO_LARGE if ratio > limits.DECOMPRESSED_RATIO_MAX else INVALID_RECORD
     assert refusal(validate, batch, given).code == expected
+
+
+def test_a_batch_may_always_unpack_to_some_size() -> None:
+    """A small one to far more than 64 times its own size, a large one to 64 times that."""
+    zeros = a_record(0, bytes(4_000_000))
+    small = a_batch(compression.compress(compression.ZSTD, zeros), attributes=compression.ZSTD)
+    assert len(small) * limits.DECOMPRESSED_RATIO_MAX < len(zeros)
+    assert kept_as_sent(small)
+    larger = a_record(0, bytes(9_000_000))
+    large = a_batch(compression.compress(compression.SNAPPY, larger), attributes=compression.SNAPPY)
+    assert kept_as_sent(large)
 
 
 def test_what_goes_to_the_pool() -> None:

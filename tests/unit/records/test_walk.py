@@ -193,6 +193,10 @@ def wrong(at: int) -> dict[str, tuple[bytes, int]]:
         "a length of three bytes past the end": (b"\xfe\xff\x01" + record[1:], 1),
         "a key past the end": (a_raw_record(offset, zig_zag(60), b"aa"), 1),
         "a long key past the end": (a_raw_record(offset, zig_zag(100), b"aa"), 1),
+        "a key length of which one byte would fit": (
+            a_raw_record(offset, b"\xc0", bytes(96), field(b"v"), b"\x00"),
+            1,
+        ),
         "a key length of -2": (a_raw_record(offset, zig_zag(-2), b"\x00\x00"), 1),
         "a value past the end": (a_raw_record(offset, b"\x01", zig_zag(9), b"\x00"), 1),
         "a value length of -2": (a_raw_record(offset, b"\x01", zig_zag(-2), b"\x00"), 1),
@@ -201,6 +205,15 @@ def wrong(at: int) -> dict[str, tuple[bytes, int]]:
         "a negative number of headers": (a_record(at, headers=zig_zag(-1)), 1),
         "as many headers as an int holds": (a_record(at, headers=zig_zag(2**31 - 1)), 1),
         "a header without a name": (a_record(at, headers=zig_zag(1) + zig_zag(-1) + b"\x00"), 1),
+        "a header without a name, and nothing else": (
+            a_record(at, headers=zig_zag(2) + field(b"a") + field(b"b") + zig_zag(-1)),
+            1,
+        ),
+        "a last header past the end": (a_record(at, headers=zig_zag(1) + field(b"h") + b"\x08"), 1),
+        "a last header past the end, in a record that is": (
+            zig_zag(len(record) + 6) + a_record(at, headers=zig_zag(1) + field(b"h") + b"\x08")[1:],
+            1,
+        ),
         "a header with a value length of -2": (
             a_record(at, headers=zig_zag(1) + field(b"h") + zig_zag(-2)),
             1,
