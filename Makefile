@@ -17,7 +17,8 @@ ARGS ?=
 # Processes that run the tests; one would leave the other cores idle while it waits for a JVM.
 JOBS ?= 2
 
-.PHONY: help setup run test-setup test unit compat lint format bench chaos kafka-jars kcat coverage-table lock wheel clean
+.PHONY: help setup run test-setup test unit compat lint format bench chaos kafka-jars kcat \
+	coverage-table lock wheel clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
@@ -60,7 +61,7 @@ kafka-jars: ## Apache Kafka's jars from Maven into .cache/kafka, checked by sha2
 
 test: test-setup ## Lint, then every test
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --ignore tests/tidy $(ARGS)
 
 unit: $(VENV)/test.stamp ## Only the tests that start no process
 	@$(BIN)/python -m pytest tests/tidy tests/unit tests/stories tests/property $(ARGS)
@@ -80,7 +81,7 @@ format: $(VENV)/test.stamp ## Let ruff put the sources in shape
 	@$(BIN)/ruff check --quiet --fix .
 
 chaos: test-setup ## kill -9 and crash states at full length
-	@OTTLA_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos $(ARGS)
+	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 $(BIN)/python -m pytest tests/chaos $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
