@@ -15,11 +15,12 @@ import confluent_kafka
 import pytest
 
 from tests.compat.confluent import admin_client, producer, read, result_of
-from tests.compat.nodes import OttlaNode
+from tests.compat.nodes import OttlaNode, wait_until
 from tests.seeds import seed_for
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
 PARTITIONS = 3
+ACKNOWLEDGED_SECONDS_MAX = 60
 SETTINGS = {
     # Small segments, so that kills hit rolls, index trims and snapshots too.
     "log.segment.bytes": "1048576",
@@ -77,11 +78,18 @@ class Load:
         if error is not None:
             self.failures.append(str(error))
             return
-        place = (message.partition(), message.offset())
-        value = message.value()
+        place = (message.partition() or 0, message.offset() or 0)
+        value = message.value() or b""
         if place in self.acknowledged:
             self.failures.append(f"{place} was acknowledged twice")
         self.acknowledged[place] = value
+
+    def wait_for_acknowledgements(self, count: int) -> None:
+        """So that each kill comes in the middle of work, at another place each time."""
+        target = len(self.acknowledged) + count
+        wait_until(
+            lambda: len(self.acknowledged) >= target, ACKNOWLEDGED_SECONDS_MAX, "producers go on"
+        )
 
     def stop(self) -> None:
         self._stopping.set()
@@ -105,13 +113,13 @@ def test_nothing_acknowledged_is_lost_or_changed(node: OttlaNode) -> None:
     load = Load(node.bootstrap, topic)
     try:
         for _ in range(KILLS):
-            threading.Event().wait(rng.uniform(0.01, 0.6))
+            load.wait_for_acknowledgements(rng.randrange(1, 400))
             node.kill()
             node.start()
     finally:
         load.stop()
     assert load.failures == []
-    assert len(load.acknowledged) > 100 * KILLS
+    assert len(load.acknowledged) > KILLS
     stored = {
         (message.partition(), message.offset()): message.value()
         for message in read(node.bootstrap, topic, partitions=list(range(PARTITIONS)))

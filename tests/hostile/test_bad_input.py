@@ -79,7 +79,9 @@ def test_a_large_request_other_than_produce_closes_before_it_is_sent(node: Limit
         assert is_closed(connection)
 
 
-@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" + bytes(64)])
+@pytest.mark.parametrize(
+    "junk", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" + bytes(64)]
+)
 def test_another_protocol_closes(node: LimitedNode, junk: bytes) -> None:
     with connect(node) as connection:
         with suppress(OSError):
@@ -88,7 +90,9 @@ def test_another_protocol_closes(node: LimitedNode, junk: bytes) -> None:
         assert is_closed(connection)
 
 
-@pytest.mark.parametrize(("api_key", "version"), [(9999, 0), (-1, 0), (0, 2), (1, 3), (3, 99), (4, 0)])
+@pytest.mark.parametrize(
+    ("api_key", "version"), [(9999, 0), (-1, 0), (0, 2), (1, 3), (3, 99), (4, 0)]
+)
 def test_a_key_or_version_that_is_not_served_closes(
     node: LimitedNode, api_key: int, version: int
 ) -> None:

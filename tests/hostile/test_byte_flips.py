@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.well_behaved import produce_and_read_back
 from tests.hostile.conftest import LimitedNode
 from tests.hostile.tap import captured_frames, tapped
+from tests.hostile.well_behaved import produce_and_read_back
 from tests.seeds import seed_for
 
 FRAMES = int(os.environ.get("OTTLA_FLIPPED_FRAMES", "100000"))
@@ -46,7 +46,9 @@ def mutated(frame: bytes, rng: random.Random) -> bytes:
         return bytes(body)
     start = 0 if kind < 0.3 else min(8, len(body) - 1)
     for _ in range(rng.randrange(1, 4)):
-        body[rng.randrange(start, len(body))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        body[rng.randrange(start, len(body))] = rng.choice(
+            (0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256))
+        )
     return bytes(body)
 
 

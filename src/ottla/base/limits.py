@@ -6,7 +6,7 @@ whatever the configuration says, or the default where Kafka has no setting for i
 
 from __future__ import annotations
 
-# A request other than Produce: the largest honest one seen is a CreateTopics of thousands of topics.
+# A request other than Produce: the largest honest one is a CreateTopics of thousands of topics.
 REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE = 8 * 1024 * 1024
 
 # Structs and strings that one request may hold; a million empty structs cost 114 MiB and 1.2 s.
@@ -30,5 +30,5 @@ FRAME_STALL_MS_MAX = 30_000
 FIRST_REQUEST_MS_MAX = 10_000
 WRITE_STALL_MS_MAX = 60_000
 
-# Frames that have begun to arrive, over all connections: beyond it a peer is closed, not the broker.
+# Frames that have begun to arrive, over all connections: beyond it a peer is closed.
 REQUEST_MEMORY_BYTES_MAX = 512 * 1024 * 1024

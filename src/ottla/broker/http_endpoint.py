@@ -22,9 +22,7 @@ class HttpEndpoint:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        self._server = await asyncio.start_server(
-            self._serve, host, port, limit=REQUEST_BYTES_MAX
-        )
+        self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

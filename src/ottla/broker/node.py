@@ -1,7 +1,7 @@
 """One broker: its parts put together, brought up in order, and taken down in reverse.
 
-Order matters. Ports are bound before logs are loaded, so that a port in use is told at once; nothing
-is accepted before every log is recovered; the clean-shutdown marker is written last of all.
+Order matters. Ports are bound before logs are loaded, so that a port in use is told at once;
+nothing is accepted before every log is recovered; the clean-shutdown marker is written last of all.
 """
 
 from __future__ import annotations
@@ -295,9 +295,7 @@ class Node:
         except OSError as taken:
             # Two brokers on one machine is a normal day; metrics are not worth a refusal.
             self.metrics_port = await endpoint.start(host, 0)
-            log.warning(
-                "%s is taken (%s): metrics are on port %d", where, taken, self.metrics_port
-            )
+            log.warning("%s is taken (%s): metrics are on port %d", where, taken, self.metrics_port)
         self._http = endpoint
 
     def _health(self) -> tuple[int, str]:

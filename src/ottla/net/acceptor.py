@@ -1,4 +1,4 @@
-"""The acceptor of one listener: takes connections, within bounds, and hands them to the processor."""
+"""The acceptor of one listener: takes connections, within bounds, for the processor."""
 
 from __future__ import annotations
 

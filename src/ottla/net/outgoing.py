@@ -56,9 +56,11 @@ class Outgoing:
                 if part.size > SLICE_BYTES_BY_COPY_MAX:
                     self._parts.append(part)
                     continue
-                part = part.file.read_at(part.position, part.size)
-            self._parts.append(part)
-            self.bytes_queued += len(part)
+                content = part.file.read_at(part.position, part.size)
+            else:
+                content = part
+            self._parts.append(content)
+            self.bytes_queued += len(content)
 
     def pump(self) -> bool:
         """Send what the socket takes. True when all is out; OSError means that the peer is gone."""

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): what a reader asked for and was told, kept between requests.
+"""Incremental fetch sessions (KIP-227): what a reader asked for and was told, until it asks again.
 
 Owns the sessions and their bounds; decides which partitions a request means and which of them are
 worth an answer. Never reads a log. A broker may always refuse a session (id 0): clients then send

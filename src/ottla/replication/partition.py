@@ -29,7 +29,6 @@ from ottla.records.batch_header import Header
 from ottla.records.validation import ProduceRules
 from ottla.replication.leader_progress import LeaderProgress
 
-
 # What `compression.type` of a topic asks for; None keeps what the producer chose.
 CODECS = {
     "producer": None,

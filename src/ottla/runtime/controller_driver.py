@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ottla.base.deferred import Deferred
@@ -63,8 +64,8 @@ class ControllerDriver:
                 # Somebody else wrote first: look again and decide anew.
                 self._reload(decide, deferred)
                 return
-            except Exception as error:
-                self._done(lambda: deferred.fail(error))
+            except Exception:
+                self._done(partial(deferred.fail, error))
                 return
             self._adopt(apply(self.image, change), decision.response, deferred)
 
@@ -74,8 +75,8 @@ class ControllerDriver:
         def loaded(outcome: Deferred[Any]) -> None:
             try:
                 self.image = image_from_snapshot(outcome.result())
-            except Exception as error:
-                self._done(lambda: deferred.fail(error))
+            except Exception:
+                self._done(partial(deferred.fail, error))
                 return
             self._waiting.appendleft((decide, deferred))
             self._done(lambda: None)
@@ -88,8 +89,8 @@ class ControllerDriver:
         def published(outcome: Deferred[None]) -> None:
             try:
                 outcome.result()
-            except Exception as error:
-                self._done(lambda: deferred.fail(error))
+            except Exception:
+                self._done(partial(deferred.fail, error))
                 return
             self._done(lambda: deferred.resolve(response))
 

@@ -209,9 +209,7 @@ class LocalReplicas:
             except OttlaError as failure:
                 order.failure = failure
 
-    def _open_one(
-        self, order: OpenOrder, expiration_ms: int
-    ) -> tuple[PartitionLog, LoadReport]:
+    def _open_one(self, order: OpenOrder, expiration_ms: int) -> tuple[PartitionLog, LoadReport]:
         log_dir, topic = order.log_dir, order.topic
         key = (topic.name, order.index)
         return open_log(

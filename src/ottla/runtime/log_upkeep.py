@@ -96,7 +96,10 @@ class LogUpkeep:
         held.expire_producers(now_ms)
         for segment in deleted:
             log.info(
-                "%s-%d: segment %d is past retention", held.topic, held.partition, segment.base_offset
+                "%s-%d: segment %d is past retention",
+                held.topic,
+                held.partition,
+                segment.base_offset,
             )
             self._timers.call_later(
                 held.config.file_delete_delay_ms, partial(self._unlink, segment.paths)
@@ -161,7 +164,11 @@ class LogUpkeep:
         )
 
     def _write(
-        self, log_dir: LogDir, kind: str, offsets: Offsets, write: Callable[[Mapping[TopicPartition, int]], None]
+        self,
+        log_dir: LogDir,
+        kind: str,
+        offsets: Offsets,
+        write: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
         if self._written.get((log_dir.path, kind)) == offsets:
             return

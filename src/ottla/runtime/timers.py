@@ -101,5 +101,8 @@ class LoopTimers:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         # A callback may have armed for an entry of its own that is due later than the first one.
-        if self._heap and (self._armed is None or self._heap[0].due_ms < self._armed_ms):
+        if self._heap and not self._is_armed_for(self._heap[0].due_ms):
             self._arm(self._heap[0].due_ms, now_ms)
+
+    def _is_armed_for(self, due_ms: float) -> bool:
+        return self._armed is not None and self._armed_ms <= due_ms

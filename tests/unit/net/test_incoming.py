@@ -1,4 +1,4 @@
-"""Goal: frames come out as they were sent, however the stream is cut; nothing is believed unchecked.
+"""Goal: frames come out as they were sent, however the stream is cut; nothing is taken on trust.
 Method: random frames over a socket pair in random pieces; directed cases for each refusal.
 """
 
@@ -18,9 +18,7 @@ METADATA = b"\0\3"
 
 
 def an_incoming(scratch_bytes: int = 64 * 1024, memory: FrameMemory | None = None) -> Incoming:
-    return Incoming(
-        bytearray(scratch_bytes), memory or FrameMemory(64 << 20, 32 << 20, 8 << 20)
-    )
+    return Incoming(bytearray(scratch_bytes), memory or FrameMemory(64 << 20, 32 << 20, 8 << 20))
 
 
 def framed(body: bytes) -> bytes:
@@ -50,7 +48,9 @@ def received(incoming: Incoming, pieces: list[bytes]) -> list[bytes]:
     st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=20),
     st.lists(st.integers(1, 200), max_size=30),
 )
-def test_frames_do_not_depend_on_how_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_how_the_stream_is_cut(
+    bodies: list[bytes], cuts: list[int]
+) -> None:
     stream = b"".join(framed(body) for body in bodies)
     pieces, position = [], 0
     for cut in cuts:

@@ -13,7 +13,13 @@ from ottla.protocol.error_codes import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
 )
-from ottla.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+from ottla.protocol.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
 from ottla.replication.fetch_sessions import (
     EPOCH_MAX,
     SESSION_IDLE_MS_MIN,
@@ -32,8 +38,8 @@ def a_request(
     partitions: list[FetchPartition],
     forgotten: list[int] | None = None,
 ) -> FetchRequest:
-    topics = [("t", None, partitions)] if partitions else []
-    gone = [("t", None, forgotten)] if forgotten else []
+    topics: list[FetchTopic] = [("t", None, partitions)] if partitions else []
+    gone: list[ForgottenTopic] = [("t", None, forgotten)] if forgotten else []
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
