@@ -49,7 +49,7 @@ class File(Protocol):
 
     def fileno(self) -> int: ...
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """All buffers at the end of the file in one call; returns the bytes written: all of them."""
+        """All buffers at the end of the file in one call; returns the bytes written, all."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:

@@ -60,7 +60,7 @@ class LeaderProgress:
         return self._maybe_advance()
 
     def has_enough_in_sync(self) -> bool:
-        """Whether acks=all may be taken. The setting is capped by the replica count, as in Kafka."""
+        """Whether acks=all may be taken. The replica count caps the setting, as in Kafka."""
         return len(self._in_sync) >= min(self._in_sync_min, self._replica_count)
 
     def on_appended(self, log_end: int) -> bool:

@@ -64,7 +64,7 @@ class ControllerDriver:
                 # Somebody else wrote first: look again and decide anew.
                 self._reload(decide, deferred)
                 return
-            except Exception:
+            except Exception as error:
                 self._done(partial(deferred.fail, error))
                 return
             self._adopt(apply(self.image, change), decision.response, deferred)
@@ -75,7 +75,7 @@ class ControllerDriver:
         def loaded(outcome: Deferred[Any]) -> None:
             try:
                 self.image = image_from_snapshot(outcome.result())
-            except Exception:
+            except Exception as error:
                 self._done(partial(deferred.fail, error))
                 return
             self._waiting.appendleft((decide, deferred))
@@ -89,7 +89,7 @@ class ControllerDriver:
         def published(outcome: Deferred[None]) -> None:
             try:
                 outcome.result()
-            except Exception:
+            except Exception as error:
                 self._done(partial(deferred.fail, error))
                 return
             self._done(lambda: deferred.resolve(response))
