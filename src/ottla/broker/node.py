@@ -41,6 +41,7 @@ from ottla.runtime.controller_driver import ControllerDriver
 from ottla.runtime.dispatcher import Dispatcher
 from ottla.runtime.embedded_store import EmbeddedStore
 from ottla.runtime.flusher import Flusher
+from ottla.runtime.group_coordinator import GroupCoordinator
 from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.local_replicas import LocalReplicas
 from ottla.runtime.log_upkeep import LogUpkeep
@@ -89,6 +90,7 @@ class Node:
             for doomed in log_dir.doomed_directories():
                 self._replicas.delete_tree(doomed)
         self._upkeep.start()
+        self._groups.start()
         for acceptor, _ in self._acceptors:
             acceptor.start()
         await self._start_http()
@@ -214,6 +216,8 @@ class Node:
             flusher=self._flusher,
             new_uuid=uuid.uuid4,
         )
+        self._groups = GroupCoordinator(self.services)
+        self.services.groups = self._groups
         self._processor.dispatch = Dispatcher(self.services, self.stats).dispatch
 
     # -- following the image ----------------------------------------------------------------
@@ -224,7 +228,10 @@ class Node:
             self.services.config = self.config
             self._replicas.configure(self.config, new)
             self._pool.resize(self.config.get_int("num.io.threads"))
-        return self._replicas.apply(old, new)
+            self._groups.on_config(self.config)
+        applied = self._replicas.apply(old, new)
+        applied.when_done(lambda done: self._groups.on_image(new))
+        return applied
 
     def _configure_from(self, image: MetadataImage) -> None:
         dynamic = image.broker_configs
@@ -243,6 +250,7 @@ class Node:
         for acceptor, _ in self._acceptors:
             acceptor.close()
         self._processor.close()
+        self._groups.close()
         self._upkeep.stop()
         self._lag.stop()
         if self._http is not None:

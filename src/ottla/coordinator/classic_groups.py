@@ -157,7 +157,7 @@ class ClassicGroups:
         group.add(member)
         group.wait_for_join(member, answer)
         self._rebalance.expect_join(group, member)
-        return Outcome(self._rebalance.rebalance_or_complete(group, f"{member_id} is new"), answer)
+        return Outcome(self._rebalance.rebalance_or_complete(group, f"{member_id!r} is new"), answer)
 
     def _join_known(
         self, group: ClassicGroup, request: Any, caller: Caller, protocols: Protocols
@@ -182,7 +182,7 @@ class ClassicGroups:
         answer: Deferred[Fields] = Deferred()
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.wait_for_join(member, answer)
-        reason = f"{member_id} joins again"
+        reason = f"{member_id!r} joins again"
         return Outcome(self._rebalance.rebalance_or_complete(group, reason), answer)
 
     # -- static members ---------------------------------------------------------------------
@@ -206,7 +206,7 @@ class ClassicGroups:
             return Outcome(self._rebalance.complete_if_all_joined(group), answer)
         if group.state == COMPLETING or group.select_protocol() != group.protocol:
             # The leader may have been told of the old id, or the group has to agree anew.
-            reason = f"{new_member_id} replaces {old.member_id}"
+            reason = f"{new_member_id!r} replaces {old.member_id!r}"
             return Outcome(self._rebalance.prepare(group, reason), answer)
         return self._keep_assignment(group, old, member, caller, old_leader_id, answer)
 

@@ -135,7 +135,7 @@ class ClassicRebalance:
             # Its session begins anew with the answer that it waits for.
             return NOTHING
         self.drop(group, [member])
-        return Outcome(self.after_departure(group, f"{member_id} was not heard of in time"), None)
+        return Outcome(self.after_departure(group, f"{member_id!r} was not heard of in time"), None)
 
     # -- departures -------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class ClassicRebalance:
             self.reset_assignments(group, REBALANCE_IN_PROGRESS)
         self._end_sync_phase(group)
         was_empty = group.state == EMPTY
-        log.info("group %s: rebalance, %s", group.group_id, reason)
+        log.info("group %r: rebalance, %s", group.group_id, reason)
         group.move_to(PREPARING, self._context.clock.wall_ms())
         if was_empty:
             delay_ms = self._context.config.group_initial_rebalance_delay_ms
@@ -221,7 +221,7 @@ class ClassicRebalance:
             if member.join is None and member.instance_id is None
         ]
         if missing:
-            log.info("group %s: %d members did not join in time", group.group_id, len(missing))
+            log.info("group %r: %d members did not join in time", group.group_id, len(missing))
             self.drop(group, missing)
         if group.members and not group.elect_joined_leader():
             # Static members only, none of them back: their sessions decide.
@@ -229,10 +229,10 @@ class ClassicRebalance:
             return []
         group.begin_generation(self._context.clock.wall_ms())
         if not group.members:
-            log.info("group %s: empty in generation %d", group.group_id, group.generation)
+            log.info("group %r: empty in generation %d", group.group_id, group.generation)
             return [metadata_record(group.group_id, group.to_store({}))]
         log.info(
-            "group %s: generation %d has %d members",
+            "group %r: generation %d has %d members",
             group.group_id,
             group.generation,
             len(group.members),

@@ -43,9 +43,9 @@ class Outcome(Generic[R]):
 
     `records` are appended as one batch or not at all, unless `is_atomic` is False: then they may
     go into several, and what fails halfway stands halfway. `response` is given when they are
-    committed; a Deferred is one that waits for others, and is resolved by a later decision. `on_settled` is
-    called once before that: with 0 when the records are committed, else with the error code that
-    the client will get. Without records it is called at once.
+    committed; a Deferred is one that waits for others and is resolved by a later decision, or by
+    `on_settled`. That is called once before: with 0 when the records are committed, else with the
+    error code that the client gets. Without records, both wait only for what was written before.
     """
 
     __slots__ = ("is_atomic", "on_settled", "records", "response")

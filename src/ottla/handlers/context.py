@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +11,8 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Pool, Timers
+from ottla.coordinator.group_shard import GroupShard
+from ottla.coordinator.shard import Outcome
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import Decision
@@ -46,6 +48,34 @@ class ControllerDoor(Protocol):
         ...
 
 
+class GroupHost(Protocol):
+    """One shard of the groups, and its log."""
+
+    def write(self, decide: Callable[[GroupShard], Outcome[R]]) -> Deferred[R]:
+        """The answer comes when its records are committed, or fails with a ProtocolError."""
+        ...
+
+    def read(self, look: Callable[[GroupShard], R]) -> Deferred[R]: ...
+
+
+class GroupDoor(Protocol):
+    """The coordinator of the groups whose partitions this broker leads."""
+
+    def host_of(self, group_id: str) -> GroupHost | int:
+        """The group's shard, or the error code that is owed instead."""
+        ...
+
+    def leader_of(self, group_id: str) -> int:
+        """The broker that coordinates the group; -1 while there is none."""
+        ...
+
+    def hosts(self) -> Iterator[GroupHost]: ...
+    def is_loading(self) -> bool: ...
+    def ensure_topic(self) -> Deferred[None]:
+        """Done when there is a place for groups; fails with a ProtocolError if there cannot be."""
+        ...
+
+
 class Services(Protocol):
     broker_id: int
     config: BrokerConfig
@@ -55,6 +85,7 @@ class Services(Protocol):
     partitions: PartitionTable
     controller: ControllerDoor
     fetch_sessions: FetchSessions
+    groups: GroupDoor
 
     @property
     def image(self) -> MetadataImage: ...
@@ -88,6 +119,8 @@ Handler = Callable[[Context, Any], Any]
 __all__ = [
     "Context",
     "ControllerDoor",
+    "GroupDoor",
+    "GroupHost",
     "Handler",
     "LogDirState",
     "PartitionTable",

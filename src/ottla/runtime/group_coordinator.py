@@ -1,4 +1,4 @@
-"""The group coordinator of this broker: a shard for each partition of `__consumer_offsets` it leads.
+"""The group coordinator of a broker: a shard for each partition of `__consumer_offsets` it leads.
 
 Owns the hosts and their life: a partition that is led here is loaded and then hosted, one that is
 not is closed. Makes the topic when somebody asks for a coordinator and there is none yet.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import ProtocolError, StorageError
+from ottla.base.errors import InvariantError, OttlaError, ProtocolError, StorageError
 from ottla.base.ports import Clock, Timer, Timers
 from ottla.coordinator.shard import Outcome, Record
 from ottla.coordinator.shard_batch import build_batch, in_pieces
@@ -129,6 +129,7 @@ class ShardHost(Generic[S]):
         self._timers = timers
         self._write_timeout_ms = write_timeout_ms
         self._queue: deque[tuple[Callable[[S], Outcome[Any]], Deferred[Any] | None]] = deque()
+        self._expired: deque[_Waiting] = deque()
         self._waiting: deque[_Waiting] = deque()
         self._is_busy = False
         self._is_closed = False
@@ -137,7 +138,7 @@ class ShardHost(Generic[S]):
     # -- asking -----------------------------------------------------------------------------
 
     def write(self, decide: Callable[[S], Outcome[R]]) -> Deferred[R]:
-        """Decides; the answer comes when its records are committed, or fails with a ProtocolError."""
+        """The answer comes when the records are committed, or fails with a ProtocolError."""
         answer: Deferred[R] = Deferred()
         self._submit(decide, answer)
         return answer
@@ -157,7 +158,9 @@ class ShardHost(Generic[S]):
         self._is_closed = True
         self.partition.remove_waiter(self)
         self._timers.close()
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._expired, *self._waiting]
+        self._expired.clear()
+        self._waiting.clear()
         for one in waiting:
             self._settle(one, NOT_COORDINATOR)
         self.shard.unload()
@@ -182,7 +185,9 @@ class ShardHost(Generic[S]):
         self._is_busy = True
         try:
             while not self._is_closed:
-                if self._waiting and self._is_done(self._waiting[0]):
+                if self._expired:
+                    self._settle(self._expired.popleft(), COORDINATOR_NOT_AVAILABLE)
+                elif self._waiting and self._is_done(self._waiting[0]):
                     self._settle(self._waiting.popleft(), NONE)
                 elif self._queue:
                     self._decide(*self._queue.popleft())
@@ -196,11 +201,10 @@ class ShardHost(Generic[S]):
     def _decide(self, decide: Callable[[S], Outcome[Any]], answer: Deferred[Any] | None) -> None:
         try:
             outcome = decide(self.shard)
-        except Exception as error:  # whoever asked is told; others go on
-            if answer is None:
-                log.exception("a time-out of %s failed", self._name())
-            else:
-                answer.fail(error)
+        except Exception:  # a mistake of ours costs the one who found it, and nobody else
+            log.exception("a decision of %s failed", self._name())
+            if answer is not None:
+                answer.fail(InvariantError("a decision failed"))
             return
         code = self._append(outcome) if outcome.records else NONE
         waiting = _Waiting(outcome, answer, self._end_offset())
@@ -291,7 +295,8 @@ class ShardHost(Generic[S]):
         """The records stay where they are and may yet be committed; nobody is told any more."""
         if waiting in self._waiting:
             self._waiting.remove(waiting)
-            self._settle(waiting, COORDINATOR_NOT_AVAILABLE)
+            self._expired.append(waiting)
+            self._work()
 
     # -- answering --------------------------------------------------------------------------
 
@@ -323,6 +328,8 @@ class ShardHost(Generic[S]):
 
 def _pass_on(done: Deferred[Any], answer: Deferred[Any]) -> None:
     try:
-        answer.resolve(done.result())
-    except ProtocolError as refused:
-        answer.fail(refused)
+        value = done.result()
+    except OttlaError as error:
+        answer.fail(error)
+    else:
+        answer.resolve(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, ProtocolError
@@ -25,8 +25,12 @@ log = logging.getLogger("ottla.runtime")
 
 PIECE_BYTES = 4 * 1024 * 1024
 
-S = TypeVar("S")
+S = TypeVar("S", bound="Loadable")
 Replay = Callable[[Record, int], None]
+
+
+class Loadable(Protocol):
+    def unload(self) -> None: ...
 
 
 class ShardLoader(Generic[S]):
@@ -61,14 +65,14 @@ class _Loading(Generic[S]):
         partition = self._partition
         held = partition.log
         if held is None or partition.leader_epoch != self._epoch or not partition.is_leader:
-            self._done.fail(ProtocolError(NOT_LEADER_OR_FOLLOWER))
+            self._give_up(ProtocolError(NOT_LEADER_OR_FOLLOWER))
             return
         # What was cleaned away meanwhile was outdated.
         offset = max(self._load.next_offset, held.log_start_offset)
         try:
             piece = held.read(offset, PIECE_BYTES, held.log_end_offset)
         except OttlaError as failure:
-            self._done.fail(failure)
+            self._give_up(failure)
             return
         if piece is not None:
             self._pool.run(self._read, piece).when_done(self._on_read)
@@ -85,7 +89,7 @@ class _Loading(Generic[S]):
         try:
             outcome.result()
         except (OttlaError, OSError, IndexError) as failure:
-            self._done.fail(failure)
+            self._give_up(failure)
             return
         self._next()
 
@@ -105,7 +109,7 @@ class _Loading(Generic[S]):
         try:
             live = outcome.result()
         except OttlaError as failure:
-            self._done.fail(failure)
+            self._give_up(failure)
             return
         log.info(
             "loaded %s-%d: %d of %d records are live",
@@ -115,3 +119,8 @@ class _Loading(Generic[S]):
             self._load.records_read,
         )
         self._done.resolve(self._shard)
+
+    def _give_up(self, failure: Exception) -> None:
+        # What the shard holds so far is counted somewhere.
+        self._shard.unload()
+        self._done.fail(failure)
