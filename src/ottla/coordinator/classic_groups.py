@@ -157,7 +157,8 @@ class ClassicGroups:
         group.add(member)
         group.wait_for_join(member, answer)
         self._rebalance.expect_join(group, member)
-        return Outcome(self._rebalance.rebalance_or_complete(group, f"{member_id!r} is new"), answer)
+        reason = f"{member_id!r} is new"
+        return Outcome(self._rebalance.rebalance_or_complete(group, reason), answer)
 
     def _join_known(
         self, group: ClassicGroup, request: Any, caller: Caller, protocols: Protocols

@@ -20,7 +20,7 @@ from ottla.records.batch_header import (
 from ottla.records.crc32c import crc32c
 from ottla.records.varints import varint
 
-_UINT32 = Struct(">I")
+_BEFORE_ATTRIBUTES = Struct(">qiibI")
 _AFTER_CRC = Struct(">hiqqqhii")
 _NULL_VALUE = b"\x01\x00"
 _NO_HEADERS = b"\x00"
@@ -34,38 +34,28 @@ _RECORD_START = b"\x00\x00"
 
 def build_batch(records: Sequence[Record], timestamp_ms: int) -> tuple[bytearray, Header]:
     """The batch, whose first bytes may be overwritten when its offset is known, and its header."""
-    parts = []
-    for index, record in enumerate(records):
-        key, value = record.key, record.value
-        body = b"".join(
-            (
-                _RECORD_START,
-                _varint(index),
-                _varint(len(key)),
-                key,
-                _NULL_VALUE
-                if value is None
-                else b"".join((_varint(len(value)), value, _NO_HEADERS)),
-            )
-        )
-        parts.append(_varint(len(body)))
-        parts.append(body)
     count = len(records)
     after_crc = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
-    checked = b"".join((after_crc, *parts))
+    parts = [after_crc]
+    for index, record in enumerate(records):
+        key, value = record.key, record.value
+        start = _RECORD_START + _varint(index) + _varint(len(key))
+        if value is None:
+            parts += (_varint(len(start) + len(key) + 2), start, key, _NULL_VALUE)
+        else:
+            value_size = _varint(len(value))
+            size = len(start) + len(key) + len(value_size) + len(value) + 1
+            parts += (_varint(size), start, key, value_size, value, _NO_HEADERS)
+    checked = b"".join(parts)
     checksum = crc32c(checked)
     length = ATTRIBUTES_POSITION - LENGTH_END + len(checked)
+    batch = bytearray(_BEFORE_ATTRIBUTES.pack(0, length, -1, MAGIC_V2, checksum))
+    batch += checked
     header = (
         *(0, length, -1, MAGIC_V2, checksum, 0, count - 1),
         *(timestamp_ms, timestamp_ms, -1, -1, -1, count),
     )
-    batch = bytearray(ATTRIBUTES_POSITION)
-    _PREFIX.pack_into(batch, 0, 0, length, -1, MAGIC_V2, checksum)
-    batch += checked
     return batch, header
-
-
-_PREFIX = Struct(">qiibI")
 
 
 def _varint(length: int) -> bytes:

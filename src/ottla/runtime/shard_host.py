@@ -173,13 +173,22 @@ class ShardHost(Generic[S]):
     # -- one at a time ----------------------------------------------------------------------
 
     def _submit(self, decide: Callable[[S], Outcome[Any]], answer: Deferred[Any] | None) -> None:
+        if self._is_busy:
+            self._queue.append((decide, answer))
+            return
         if self._is_closed:
             self._refuse(answer, NOT_COORDINATOR)
             return
-        self._queue.append((decide, answer))
-        self._work()
+        self._is_busy = True
+        try:
+            self._decide(decide, answer)
+        finally:
+            self._is_busy = False
+        if self._queue or self._waiting:
+            self._work()
 
     def _work(self) -> None:
+        """Does what can be done by now, the oldest first."""
         if self._is_busy:
             return
         self._is_busy = True
@@ -206,16 +215,17 @@ class ShardHost(Generic[S]):
             if answer is not None:
                 answer.fail(InvariantError("a decision failed"))
             return
-        code = self._append(outcome) if outcome.records else NONE
+        code = NONE
+        needs_flush = False
+        if outcome.records:
+            code = self._append(outcome)
+            needs_flush = code == NONE and self._needs_flush()
         waiting = _Waiting(outcome, answer, self._end_offset())
         if code != NONE:
             self._settle(waiting, ANSWERS.get(code, code))
-        elif self._needs_flush(outcome):
-            waiting.is_flushed = False
+        elif needs_flush:
             self._park(waiting)
-            self._services.request_flush(self.partition).when_done(
-                lambda done: self._on_flushed(waiting, done)
-            )
+            self._flush(waiting)
         elif self._waiting or not self._is_done(waiting):
             self._park(waiting)
         else:
@@ -251,13 +261,14 @@ class ShardHost(Generic[S]):
         except StorageError as failure:
             self._services.storage_failed(failure)
             return KAFKA_STORAGE_ERROR
+        replay = self.shard.replay
         for record in records:
-            self.shard.replay(record)
+            replay(record)
         return NONE
 
-    def _needs_flush(self, outcome: Outcome[Any]) -> bool:
+    def _needs_flush(self) -> bool:
         held = self.partition.log
-        if not outcome.records or held is None or held.config.flush_messages == LONG_MAX:
+        if held is None or held.config.flush_messages == LONG_MAX:
             return False
         return held.unflushed_messages >= held.config.flush_messages
 
@@ -282,6 +293,12 @@ class ShardHost(Generic[S]):
 
     def on_gone(self, partition: Partition) -> None:
         self.close()
+
+    def _flush(self, waiting: _Waiting) -> None:
+        waiting.is_flushed = False
+        self._services.request_flush(self.partition).when_done(
+            lambda done: self._on_flushed(waiting, done)
+        )
 
     def _on_flushed(self, waiting: _Waiting, done: Deferred[None]) -> None:
         try:
