@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from ottla.base.errors import check
-
 NO_EPOCH = -1
 UNDEFINED = (-1, -1)
 
@@ -112,5 +110,4 @@ def decode(content: bytes) -> list[tuple[int, int]] | None:
             return None
     except (ValueError, IndexError):
         return None
-    check(all(epoch >= 0 for epoch, _ in entries), "leader epochs are not negative")
-    return entries
+    return entries if all(min(entry) >= 0 for entry in entries) else None

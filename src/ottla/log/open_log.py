@@ -269,11 +269,11 @@ class _Loading:
 
     def _remove_stray_snapshots(self) -> None:
         """Kept: one for the base of each segment, and the newest, which a clean stop has left."""
+        self._forget_snapshots_above(self.log_end_offset)
         bases = {segment.base_offset for segment in self.segments}
         for snapshot in self.snapshots[:-1]:
             if snapshot not in bases:
                 self._remove_snapshot(snapshot)
-        self._forget_snapshots_above(self.log_end_offset)
 
     def _remove_snapshot(self, offset: int) -> None:
         path = file_names.segment_path(self.directory, offset, file_names.SNAPSHOT)

@@ -1,0 +1,240 @@
+"""Goal: a batch of a producer is stored once, in order, and an old epoch never comes back.
+Method: each rule of features 6.2 and 7 by a directed case; snapshots there and back.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ProtocolError
+from ottla.log.producer_state import (
+    SEQUENCE_MAX,
+    Marker,
+    ProducerStates,
+    last_sequence_of,
+)
+from ottla.protocol.error_codes import (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TRANSACTION_COORDINATOR_FENCED,
+)
+from ottla.records.batch_header import Header, read_header
+from tests.chaos.crash_world import abort_marker
+from tests.unit.log.world import batch
+
+DAY_MS = 86_400_000
+
+
+def header(sequence: int, count: int = 1, *, epoch: int = 0, transactional: bool = False) -> Header:
+    return read_header(
+        batch(count, producer_id=7, epoch=epoch, sequence=sequence, transactional=transactional)
+    )
+
+
+class Producer:
+    """Checks and writes as the log does."""
+
+    def __init__(self) -> None:
+        self.states = ProducerStates(DAY_MS)
+        self.offset = 100
+
+    def send(
+        self, sequence: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
+    ) -> int:
+        """The base offset that is answered."""
+        sent = header(sequence, count, epoch=epoch, transactional=transactional)
+        seen = self.states.check(sent, True)
+        if seen is not None:
+            return seen[1] - seen[2]
+        self.states.update(sent, self.offset, 5)
+        self.offset += count
+        return self.offset - count
+
+    def refused(self, sequence: int, count: int = 1, *, epoch: int = 0) -> int:
+        with pytest.raises(ProtocolError) as refusal:
+            self.send(sequence, count, epoch=epoch)
+        return refusal.value.code
+
+
+def test_in_order() -> None:
+    producer = Producer()
+    assert [producer.send(0, 3), producer.send(3, 2), producer.send(5)] == [100, 103, 105]
+
+
+def test_an_unknown_producer_may_start_anywhere() -> None:
+    producer = Producer()
+    assert producer.send(5) == 100
+    assert producer.send(6) == 101
+
+
+def test_the_last_five_batches_are_answered_with_their_first_offsets() -> None:
+    producer = Producer()
+    for number in range(7):
+        producer.send(number * 2, 2)
+    assert [producer.send(number * 2, 2) for number in range(2, 7)] == [104, 106, 108, 110, 112]
+    assert producer.offset == 114, "nothing was stored again"
+    assert producer.refused(2, 2) == OUT_OF_ORDER_SEQUENCE_NUMBER, "older than the last five"
+
+
+def test_gap_and_overlap() -> None:
+    producer = Producer()
+    producer.send(0, 3)
+    producer.send(3, 3)
+    assert producer.refused(7) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.refused(5, 2) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.refused(3, 2) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.refused(3, 4) == OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_epochs() -> None:
+    producer = Producer()
+    producer.send(0)
+    producer.send(1)
+    assert producer.refused(2, epoch=1) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.send(0, epoch=1) == 102
+    assert producer.refused(2, epoch=0) == INVALID_PRODUCER_EPOCH
+    assert producer.send(1, epoch=1) == 103
+
+
+def test_the_sequence_wraps() -> None:
+    producer = Producer()
+    producer.send(SEQUENCE_MAX - 1)
+    assert producer.send(SEQUENCE_MAX) == 101
+    assert producer.send(0) == 102
+    assert last_sequence_of(SEQUENCE_MAX, 2) == 1
+
+
+def test_a_batch_may_wrap_inside() -> None:
+    producer = Producer()
+    producer.send(SEQUENCE_MAX - 1, 4)
+    assert producer.send(SEQUENCE_MAX - 1, 4) == 100, "recognised"
+    assert producer.send(2) == 104
+
+
+def test_coordinators_have_no_sequences() -> None:
+    states = ProducerStates(DAY_MS)
+    states.update(header(0), 100, 5)
+    assert states.check(header(9), False) is None
+    with pytest.raises(ProtocolError):
+        states.check(header(9), True)
+
+
+def test_an_old_epoch_is_refused_to_coordinators_too() -> None:
+    states = ProducerStates(DAY_MS)
+    states.update(header(0, epoch=3), 100, 5)
+    with pytest.raises(ProtocolError) as refusal:
+        states.check(header(0, epoch=2), False)
+    assert refusal.value.code == INVALID_PRODUCER_EPOCH
+
+
+# -- transactions ---------------------------------------------------------------------------------
+
+MARKER = read_header(abort_marker(7, True, 1))
+
+
+def test_a_plain_batch_does_not_slip_into_a_transaction() -> None:
+    producer = Producer()
+    producer.send(0, transactional=True)
+    assert producer.refused(1) == INVALID_TXN_STATE
+    assert producer.send(1, transactional=True) == 101
+
+
+def test_a_transaction_holds_the_stable_offset_until_its_marker_is_below_the_watermark() -> None:
+    producer = Producer()
+    producer.send(0, transactional=True)
+    producer.send(1, transactional=True)
+    states = producer.states
+    assert states.first_unstable_offset() == 100
+    completed = states.update_marker(MARKER, 102, Marker(True, 1), 5)
+    assert completed is not None
+    assert (completed.first_offset, completed.last_offset) == (100, 102)
+    assert (completed.aborted, completed.last_stable_offset) == (True, 103)
+    assert states.first_unstable_offset() == 100, "decided, but above the watermark"
+    states.on_high_watermark(102)
+    assert states.first_unstable_offset() == 100
+    states.on_high_watermark(103)
+    assert states.first_unstable_offset() is None
+
+
+def test_the_oldest_of_several_transactions_counts() -> None:
+    states = ProducerStates(DAY_MS)
+    other = read_header(batch(producer_id=8, sequence=0, transactional=True))
+    states.update(header(0, transactional=True), 100, 5)
+    states.update(other, 101, 5)
+    completed = states.update_marker(MARKER, 102, Marker(False, 1), 5)
+    assert completed is not None and completed.last_stable_offset == 101
+    states.on_high_watermark(103)
+    assert states.first_unstable_offset() == 101
+
+
+def test_a_marker_of_an_empty_transaction_changes_nothing_visible() -> None:
+    states = ProducerStates(DAY_MS)
+    assert states.update_marker(MARKER, 100, Marker(True, 1), 5) is None
+    assert states.check(header(17), True) is None, "of this producer no sequence is known"
+
+
+def test_markers_are_fenced() -> None:
+    states = ProducerStates(DAY_MS)
+    states.check_marker(MARKER, Marker(True, 1))
+    states.update(header(0, epoch=1, transactional=True), 100, 5)
+    with pytest.raises(ProtocolError) as refusal:
+        states.check_marker(MARKER, Marker(True, 1))
+    assert refusal.value.code == INVALID_PRODUCER_EPOCH
+    states = ProducerStates(DAY_MS)
+    states.update(header(0, transactional=True), 100, 5)
+    states.update_marker(MARKER, 101, Marker(True, 5), 5)
+    states.check_marker(MARKER, Marker(True, 5))
+    with pytest.raises(ProtocolError) as refusal:
+        states.check_marker(MARKER, Marker(True, 4))
+    assert refusal.value.code == TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_marker_of_a_new_epoch_starts_the_sequence_again() -> None:
+    """Transactions v2 (KIP-890): the coordinator bumps the epoch with the marker."""
+    states = ProducerStates(DAY_MS)
+    states.update(header(0, transactional=True), 100, 5)
+    bumped = (*MARKER[:10], 1, *MARKER[11:])
+    states.update_marker(bumped, 101, Marker(False, 1), 5)
+    assert states.check(header(0, epoch=1), True) is None
+    with pytest.raises(ProtocolError):
+        states.check(header(1, epoch=1), True)
+
+
+# -- life -----------------------------------------------------------------------------------------
+
+
+def test_who_is_silent_for_too_long_is_forgotten() -> None:
+    states = ProducerStates(DAY_MS)
+    states.update(header(0), 100, 1_000)
+    assert states.expire(1_000 + DAY_MS - 1) == 0
+    assert states.expire(1_000 + DAY_MS) == 1
+    assert states.check(header(9), True) is None
+
+
+def test_an_open_transaction_keeps_its_producer() -> None:
+    states = ProducerStates(DAY_MS)
+    states.update(header(0, transactional=True), 100, 1_000)
+    assert states.expire(10 * DAY_MS) == 0
+
+
+def test_a_snapshot_brings_back_what_it_holds() -> None:
+    states = ProducerStates(DAY_MS)
+    for number in range(3):
+        states.update(header(number, transactional=True), 100 + number, 5)
+    again = ProducerStates(DAY_MS)
+    again.load(states.snapshot(), 103, 77)
+    entry = again.entries[7]
+    assert (entry.next_sequence, entry.last_offset(), entry.epoch) == (3, 102, 0)
+    assert not entry.complete, "the other batches have to be looked up"
+    assert again.first_unstable_offset() == 100
+    assert again.end_offset == 103
+    assert again.snapshot() == states.snapshot()
+
+
+def test_loading_replaces_everything() -> None:
+    states = ProducerStates(DAY_MS)
+    states.update(header(0, transactional=True), 100, 5)
+    states.update_marker(MARKER, 101, Marker(True, 1), 5)
+    states.load([], 50, 5)
+    assert (states.entries, states.first_unstable_offset()) == ({}, None)

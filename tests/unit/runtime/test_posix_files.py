@@ -1,0 +1,150 @@
+"""Goal: the real file system keeps the contract of the `Files` port.
+Method: every call against a temporary directory; the same scenario as against files in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.runtime.posix_files import PosixFiles
+
+FILES = PosixFiles()
+
+
+def test_append_and_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.log")
+    file = FILES.open(path, create=True)
+    assert file.append([b"abc", bytearray(b"de"), memoryview(b"f")]) == 6
+    assert file.append([b"g"]) == 1
+    assert (file.size(), file.read_at(2, 3), file.read_at(5, 100)) == (7, b"cde", b"fg")
+    assert file.read_at(7, 10) == b""
+    file.sync()
+    file.close()
+    assert FILES.read(path) == b"abcdefg"
+    assert FILES.size(path) == 7
+    again = FILES.open(path)
+    again.append([b"h"])
+    assert FILES.read(path) == b"abcdefgh"
+
+
+def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FILES.open(str(tmp_path / "a.log"), create=True)
+    file.append([b"0123"])
+
+    def three_bytes(descriptor: int, buffers: list[bytes], position: int) -> int:
+        return os.pwrite(descriptor, b"".join(buffers)[:3], position)
+
+    monkeypatch.setattr(os, "pwritev", three_bytes)
+    assert file.append([b"abcd", b"efgh"]) == 8
+    assert FILES.read(str(tmp_path / "a.log")) == b"0123abcdefgh"
+
+
+def test_a_failed_append_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "a.log")
+    file = FILES.open(path, create=True)
+    file.append([b"good"])
+
+    def half(descriptor: int, buffers: list[bytes], position: int) -> int:
+        os.pwrite(descriptor, b"half of it", position)
+        raise OSError(28, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", half)
+        with pytest.raises(OSError):
+            file.append([b"a whole batch"])
+    file.append([b"next"])
+    assert FILES.read(path)[:8] == b"goodnext"
+
+
+def test_write_at_truncate_and_map(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.index")
+    file = FILES.open(path, create=True)
+    file.truncate(16)
+    mapped = file.map(16)
+    file.close()
+    mapped[0:4] = b"abcd"
+    assert FILES.read(path)[:4] == b"abcd", "a mapping outlives its file"
+    mapped.flush()
+    mapped.close()
+    file = FILES.open(path)
+    file.write_at(2, b"XY")
+    file.truncate(5)
+    assert (FILES.read(path), file.size()) == (b"abXY\0", 5)
+
+
+def test_a_file_is_closed_with_its_last_reference(tmp_path: Path) -> None:
+    file = FILES.open(str(tmp_path / "a"), create=True)
+    descriptor = file.fileno()
+    held = file
+    del file
+    os.fstat(descriptor)
+    del held
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FILES.open(str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        FILES.list_dir(str(tmp_path / "none"))
+    assert not FILES.exists(str(tmp_path / "none"))
+
+
+def test_files_that_may_only_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"abc")
+    path.chmod(0o444)
+    assert FILES.open(str(path)).read_at(0, 3) == b"abc"
+
+
+def test_atomic_writes(tmp_path: Path) -> None:
+    path = str(tmp_path / "checkpoint")
+    FILES.write_atomic(path, b"one")
+    FILES.write_atomic(path, b"two")
+    assert FILES.read(path) == b"two"
+    assert FILES.list_dir(str(tmp_path)) == ["checkpoint"]
+
+
+def test_names(tmp_path: Path) -> None:
+    directory = str(tmp_path / "a" / "b")
+    FILES.make_dir(directory)
+    FILES.make_dir(directory)
+    FILES.write_atomic(directory + "/x", b"1")
+    FILES.rename(directory + "/x", directory + "/y")
+    assert FILES.list_dir(directory) == ["y"]
+    assert FILES.modified_ms(directory + "/y") > 1_600_000_000_000
+    FILES.remove(directory + "/y")
+    FILES.sync_dir(directory)
+    FILES.remove_tree(str(tmp_path / "a"))
+    assert not FILES.exists(directory)
+
+
+def test_space_and_boot(tmp_path: Path) -> None:
+    total, usable = FILES.space(str(tmp_path))
+    assert total >= usable > 0
+    assert FILES.boot_id() == FILES.boot_id()
+
+
+def test_a_lock_keeps_others_out(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    lock = FILES.lock(path)
+    assert lock is not None
+    assert FILES.lock(path) is None, "not even this process gets it twice"
+    script = (
+        "import sys; from ottla.runtime.posix_files import PosixFiles; "
+        "sys.exit(PosixFiles().lock(sys.argv[1]) is None)"
+    )
+    other = [sys.executable, "-c", script, path]
+    assert subprocess.run(other, check=False).returncode == 1
+    lock.close()
+    lock.close()
+    assert subprocess.run(other, check=False).returncode == 0
+    again = FILES.lock(path)
+    assert again is not None
+    again.close()
