@@ -24,6 +24,7 @@ from ottla.base.limits import (
     WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
 )
+from ottla.handlers.context import Context
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Part
 from ottla.net.incoming import FrameError, Incoming
 from ottla.net.outgoing import Outgoing
@@ -60,9 +61,8 @@ class Connection:
         "_writing",
         "answered",
         "client_address",
-        "client_id_bytes",
-        "client_id_text",
         "connection_id",
+        "last_context",
         "last_progress_ms",
         "last_read_ms",
         "listener_name",
@@ -78,8 +78,7 @@ class Connection:
         self.listener_name = listener_name
         self.connection_id = connection_id
         self.client_address = str(connected.getpeername()[0])
-        self.client_id_bytes: bytes | None = None  # the last one seen, decoded once
-        self.client_id_text: str | None = None
+        self.last_context: Context | None = None
         self._incoming = Incoming(processor.scratch, processor.memory)
         self._outgoing = Outgoing(connected, processor.pool, self._flush)
         self._slots: deque[_Slot] = deque()

@@ -18,7 +18,6 @@ from collections.abc import Iterable
 
 class LeaderProgress:
     __slots__ = (
-        "_alone",
         "_epoch_start",
         "_in_sync",
         "_in_sync_min",
@@ -28,6 +27,7 @@ class LeaderProgress:
         "_replica_count",
         "epoch",
         "high_watermark",
+        "is_alone",
     )
 
     def __init__(
@@ -50,7 +50,7 @@ class LeaderProgress:
         self._replica_count = replica_count
         self._in_sync_min = in_sync_min
         self._log_ends: dict[int, int] = {leader: epoch_start}
-        self._alone = False
+        self.is_alone = False
         self._settle()
 
     def on_min_in_sync(self, in_sync_min: int) -> bool:
@@ -65,7 +65,7 @@ class LeaderProgress:
 
     def on_appended(self, log_end: int) -> bool:
         """True if the watermark has moved."""
-        if self._alone:
+        if self.is_alone:
             # The only member of the set: what is appended is committed. The general rule gives
             # the same answer; this is the produce path of every single-replica topic.
             self._log_ends[self._leader] = log_end
@@ -100,7 +100,7 @@ class LeaderProgress:
 
     def _settle(self) -> None:
         counted = self._in_sync | self._proposed
-        self._alone = counted == {self._leader} and self.has_enough_in_sync()
+        self.is_alone = counted == {self._leader} and self.has_enough_in_sync()
 
     def _maybe_advance(self) -> bool:
         if not self.has_enough_in_sync():

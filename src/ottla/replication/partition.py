@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ottla.base.errors import ProtocolError, check
 from ottla.base.ports import Buffer
-from ottla.log.log_config import LogConfig
+from ottla.log.log_config import LONG_MAX, LogConfig
 from ottla.log.partition_log import Appended, PartitionLog
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -138,6 +138,14 @@ class Partition:
         return NONE
 
     # -- writes -----------------------------------------------------------------------------
+
+    def takes_at_once(self, acks: int) -> bool:
+        """Whether a batch would be stored and could be acknowledged without waiting."""
+        log = self.log
+        progress = self._progress
+        if log is None or progress is None or log.config.flush_messages != LONG_MAX:
+            return False
+        return acks == 1 or (acks == -1 and progress.is_alone)
 
     def has_enough_in_sync(self) -> bool:
         return self._progress is not None and self._progress.has_enough_in_sync()

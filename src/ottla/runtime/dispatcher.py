@@ -17,11 +17,12 @@ from ottla.handlers import registry
 from ottla.handlers.context import Context, Services
 from ottla.handlers.reply import OrderedDeferred, Part, Reply
 from ottla.protocol import api_keys
-from ottla.protocol.headers import read_request_header, response_header
+from ottla.protocol.headers import RequestHeader, read_request_header, response_header
 from ottla.protocol.messages import decode_request, encode_response
 from ottla.runtime.request_stats import ApiStats, RequestStats
 
 SIZE = struct.Struct(">i")
+LAST_RAW_KEY = max(registry.RAW_BODY_KEYS)
 Answer = list[Part] | None
 
 
@@ -31,6 +32,7 @@ class Peer(Protocol):
     listener_name: str
     connection_id: int
     client_address: str
+    last_context: Context | None
 
 
 class Dispatcher:
@@ -45,19 +47,14 @@ class Dispatcher:
         self._stats.bytes_in += len(frame) + SIZE.size
         if not registry.is_served(key, version):
             return self._unserved(key, version, header.correlation_id)
-        context = Context(
-            self._services,
-            version,
-            header.client_id,
-            peer.listener_name,
-            peer.connection_id,
-            peer.client_address,
-        )
+        context = self._context(peer, header)
         body = frame[header.body_position :]
         handler = registry.handler_of(key)
-        raw = key in registry.RAW_BODY_KEYS
         try:
-            outcome = handler(context, body if raw else decode_request(key, version, body))
+            if key > LAST_RAW_KEY:
+                outcome = handler(context, decode_request(key, version, body))
+            else:
+                outcome = handler(context, body)
         except MalformedRequest as refused:
             name = f"{api_keys.name_of(key)} v{version}"
             raise MalformedRequest(f"{name}: {refused}") from refused
@@ -68,6 +65,24 @@ class Dispatcher:
         answer = self._answer(outcome, key, version, prefix)
         stats.observe(time.perf_counter_ns() - started_ns)
         return answer
+
+    def _context(self, peer: Peer, header: RequestHeader) -> Context:
+        """Made once for a run of requests alike, which is what a busy connection sends."""
+        context = peer.last_context
+        if (
+            context is None
+            or context.api_version != header.api_version
+            or context.client_id != header.client_id
+        ):
+            context = peer.last_context = Context(
+                self._services,
+                header.api_version,
+                header.client_id,
+                peer.listener_name,
+                peer.connection_id,
+                peer.client_address,
+            )
+        return context
 
     def _later(
         self,
