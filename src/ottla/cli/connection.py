@@ -1,9 +1,9 @@
 """One connection to a cluster, for the commands.
 
-Together with `record_sender` and `record_reader` this is all that knows the client library
-(confluent-kafka), so that our own client can take its place here. Takes and gives plain values of
-`model`; whatever goes wrong leaves as a Failure with one line for people. Never creates a topic by
-looking at it.
+Together with `record_sender`, `record_reader`, `group_reader` and `group_admin` this is all that
+knows the client library (confluent-kafka), so that our own client can take its place here. Takes
+and gives plain values of `model`; whatever goes wrong leaves as a Failure with one line for people.
+Never creates a topic by looking at it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from ottla.base.ids import TopicPartition
 from ottla.cli.addresses import check_anybody_listens, parse_addresses
 from ottla.cli.client_errors import reason_of
 from ottla.cli.failure import Failure
+from ottla.cli.group_admin import GroupAdmin
+from ottla.cli.group_model import AssignmentListener, Membership
+from ottla.cli.group_reader import GroupReader
 from ottla.cli.model import (
     Address,
     FoundOffset,
@@ -101,6 +104,10 @@ class Connection:
                 f"{where} accepts connections but does not answer as a Kafka broker within"
                 f" {self.timeout_s:g} s: {reason_of(cause.args[0])}"
             ) from cause
+
+    def refresh(self) -> None:
+        """Looks again at brokers and topics, for a command that goes on and on."""
+        self._metadata = self._load_metadata()
 
     def broker_addresses(self) -> dict[int, Address]:
         """Where each broker says it can be reached, by broker id."""
@@ -245,6 +252,16 @@ class Connection:
 
     def reader(self, *, committed: bool) -> RecordReader:
         return RecordReader(self._settings, committed=committed)
+
+    # ------------------------------------------------------------------------------- groups
+
+    def group_admin(self) -> GroupAdmin:
+        return GroupAdmin(self._admin, self.timeout_s, self._answer)
+
+    def group_reader(
+        self, membership: Membership, listener: AssignmentListener, *, committed: bool
+    ) -> GroupReader:
+        return GroupReader(self._settings, membership, listener, committed=committed)
 
     # ------------------------------------------------------------------------------ answers
 

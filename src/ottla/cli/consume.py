@@ -1,15 +1,23 @@
-"""`ottla consume`: records of topics as text, in any format, or as JSON lines."""
+"""`ottla consume`: records of topics as text, in any format, or as JSON lines.
+
+By itself, from offsets that it is told, or with --group as a member of a consumer group
+(`group_consume`).
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from ottla.base.ids import TopicPartition
 from ottla.cli.failure import Failure
+from ottla.cli.group_consume import Commit, Consumption
+from ottla.cli.group_member import consume_in_group
+from ottla.cli.group_model import GroupProtocol, Membership
 from ottla.cli.model import EndReached, ReceivedRecord
 from ottla.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -18,10 +26,12 @@ from ottla.cli.options import (
     Output,
     Topics,
     command_app,
+    complete_group,
     connect,
 )
 from ottla.cli.output import OutputFormat, note, until_nobody_reads
-from ottla.cli.positions import AtOffset, Position, parse_position
+from ottla.cli.pace import keep_pace
+from ottla.cli.positions import AtOffset, Beginning, End, Position, parse_position
 from ottla.cli.record_format import RecordFormat, compile_format
 from ottla.cli.record_json import record_line
 from ottla.cli.starting_points import Stretch, find_offsets, partitions_of
@@ -34,7 +44,7 @@ READ_TIMEOUT_S = 0.5
 
 
 @app.command()
-def consume(
+def consume(  # noqa: PLR0913 (every option of the command is one)
     topics: Topics,
     *,
     start: Annotated[
@@ -69,14 +79,52 @@ def consume(
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="With records of open and aborted transactions.")
     ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="N", help="Records a second, at most and steadily."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            autocompletion=complete_group,
+            help="As a member of this consumer group, from where it has committed.",
+        ),
+    ] = None,
+    commit: Annotated[
+        Commit | None,
+        typer.Option(
+            metavar="before|after|manual",
+            help="Commit before records are shown (at most once), after (at least once), or"
+            " only as --commit-every says.  [default: after]",
+        ),
+    ] = None,
+    commit_every: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Records a commit.  [default: what comes at once]"),
+    ] = None,
+    protocol: Annotated[
+        GroupProtocol | None,
+        typer.Option(metavar="classic|consumer", help="How the group is run.  [default: classic]"),
+    ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="A static member: keeps its place when it restarts."),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Tell of partitions and commits on stderr.")
+    ] = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     command_config: CommandConfig = None,
     output: Output = OutputFormat.text,
 ) -> None:
     """Read records of topics.
 
-    Stops at the end that each partition has at the start, or goes on and on with --follow. No
-    consumer group is involved and nothing is committed. Records of one partition come in order.
+    Stops at the end that each partition has at the start, or goes on and on with --follow. Records
+    of one partition come in order. Nothing is committed, unless it reads as a member of a --group,
+    which shares the partitions with the other members and goes on where it has committed.
 
     \b
     Fields of --format:
@@ -92,15 +140,29 @@ def consume(
       ottla consume orders --from -10 --follow --key
       ottla consume orders --from @2026-01-31T08:00:00Z --output json
       ottla consume orders payments --format '%{time} %t-%p@%o %k=%v\\n'
+      ottla consume orders --group shop --follow --verbose
+      ottla consume orders --group shop --commit before --max-records 10
     """
     write = _format(output, format_, null_marker, key=key, headers=headers)
     position = _position(start)
+    names = list(dict.fromkeys(topics))
+    if group is not None:
+        membership = Membership(group, protocol, instance, _start_of_group(position, partition))
+        consumption = Consumption(
+            commit or Commit.after, commit_every, max_records, verbose=verbose, rate=rate
+        )
+        connection = connect(bootstrap, command_config)
+        consume_in_group(
+            connection, membership, names, write, consumption, follow=follow, all_=uncommitted
+        )
+        return
+    _refuse_without_group(commit, commit_every, protocol, instance)
     connection = connect(bootstrap, command_config)
-    partitions = partitions_of(connection.places(list(dict.fromkeys(topics))), partition)
+    partitions = partitions_of(connection.places(names), partition)
     stretches = find_offsets(connection, partitions, position, committed=not uncommitted)
     _warn_out_of_range(position, stretches)
     reader = connection.reader(committed=not uncommitted)
-    work = Consuming(reader, write, sys.stdout.buffer, stretches, max_records, follow)
+    work = Consuming(reader, write, sys.stdout.buffer, stretches, max_records, follow, rate=rate)
     try:
         with until_nobody_reads():
             work.run()
@@ -110,6 +172,31 @@ def consume(
             raise
     finally:
         reader.close()
+
+
+def _refuse_without_group(*options: object) -> None:
+    if any(option is not None for option in options):
+        raise typer.BadParameter(
+            "--commit, --commit-every, --protocol and --instance need a --group"
+        )
+
+
+def _start_of_group(position: Position, partition: list[int] | None) -> str:
+    if partition:
+        raise typer.BadParameter(
+            "the group decides who reads which partition", param_hint="--partition"
+        )
+    match position:
+        case Beginning():
+            return "beginning"
+        case End():
+            return "end"
+        case _:
+            raise typer.BadParameter(
+                "with --group it is beginning or end, for partitions where the group has committed"
+                " nothing; `ottla group reset` moves a group to any place",
+                param_hint="--from",
+            )
 
 
 def _position(text: str) -> Position:
@@ -156,7 +243,10 @@ class Consuming:
         stretches: dict[TopicPartition, Stretch],
         max_records: int | None,
         follow: bool,
+        *,
+        rate: float | None = None,
     ) -> None:
+        self._wait: Callable[[], None] | None = None if rate is None else keep_pace(rate)
         self._reader = reader
         self._write = write
         self._target = target
@@ -195,6 +285,9 @@ class Consuming:
             del self._open[one]
             if event.offset >= end:
                 return
+        if self._wait is not None:
+            self._target.flush()
+            self._wait()
         self._target.write(self._write(event))
         if self._left is not None:
             self._left -= 1

@@ -43,6 +43,17 @@ def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of consumer groups, in the same way."""
+    bootstrap = context.params.get("bootstrap") or os.environ.get("OTTLA_BOOTSTRAP")
+    try:
+        connection = connect(bootstrap or BOOTSTRAP_DEFAULT, None, COMPLETION_TIMEOUT_S)
+        names = [one.group for one in connection.group_admin().groups()]
+    except (Failure, typer.BadParameter):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 Bootstrap = Annotated[
     str,
     typer.Option(
@@ -71,6 +82,13 @@ Topic = Annotated[
 Topics = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC", help="One or more topics.", autocompletion=complete_topic),
+]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group.", autocompletion=complete_group)
+]
+Groups = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP", help="One or more groups.", autocompletion=complete_group),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even on a terminal.")]
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
+# How soon somebody who wants to stop is heard.
+STEP_S = 0.1
 # Behind by more than this (a slow reader, a stopped process) the schedule starts anew: people who
 # ask for 100 records a second do not want a burst of what was missed.
 BEHIND_S_MAX = 1.0
@@ -19,3 +24,16 @@ class Pace:
         wait_s = max(0.0, self._due_s - now_s)
         self._due_s += self._step_s
         return wait_s
+
+
+def keep_pace(rate: float, is_stopping: Callable[[], bool] = lambda: False) -> Callable[[], None]:
+    """Gives what to call before each record; it waits until the record is due."""
+    pace = Pace(rate, time.monotonic())
+
+    def wait() -> None:
+        due_s = time.monotonic()
+        due_s += pace.wait_before_next(due_s)
+        while (left_s := due_s - time.monotonic()) > 0 and not is_stopping():
+            time.sleep(min(left_s, STEP_S))
+
+    return wait

@@ -60,22 +60,23 @@ class RecordReader:
         self.connection_lost = None
         # Asked with a time-out, this waits until it has as many as it may give; so it gets none.
         others = self._consumer.consume(RECORDS_AT_ONCE_MAX, 0)
-        return [self._event(message) for message in (first, *others)]
+        return [event_of(message) for message in (first, *others)]
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _event(self, message: Any) -> ReceivedRecord | EndReached:
-        error = message.error()
-        if error is None:
-            return _record_of(message)
-        if error.code() == KafkaError._PARTITION_EOF:
-            return EndReached((message.topic(), message.partition()))
-        raise Failure(f"{message.topic()}-{message.partition()}: {reason_of(error)}")
-
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.connection_lost = reason_of(error)
+
+
+def event_of(message: Any) -> ReceivedRecord | EndReached:
+    error = message.error()
+    if error is None:
+        return _record_of(message)
+    if error.code() == KafkaError._PARTITION_EOF:
+        return EndReached((message.topic(), message.partition()))
+    raise Failure(f"{message.topic()}-{message.partition()}: {reason_of(error)}")
 
 
 def _record_of(message: Any) -> ReceivedRecord:
