@@ -51,7 +51,7 @@ def dump(java: JavaHost, *options: str, files: list[Path]) -> str:
     names = ",".join(str(path) for path in sorted(files))
     done = java.tool("DumpLogSegments", *options, "--files", names)
     assert done.status == 0, done
-    return done.output
+    return done.output + done.errors  # mismatches are told on standard error
 
 
 def test_kafka_reads_our_files(java: JavaHost, make_node: MakeNode) -> None:
