@@ -165,7 +165,7 @@ class Kafka(Broker):
     def prepare(self) -> None:
         if self._file().exists():
             return
-        self._file().write_text(self._properties())
+        self._file().write_text(self.properties())
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = ["java", "-cp", f"{jars_directory()}/*", "kafka.tools.StorageTool", "format"]
         arguments = ["--cluster-id", cluster_id, "--config", str(self._file())]
@@ -174,7 +174,7 @@ class Kafka(Broker):
     def _file(self) -> Path:
         return self.directory / "server.properties"
 
-    def _properties(self) -> str:
+    def properties(self) -> str:
         controller = f"127.0.0.1:{free_port()}"
         settings = {
             "process.roles": "broker,controller",

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.results import Results, Row, rows_of
+from bench.sizes import QUICK
 
 WIDTH_OFF_TERMINAL = 200
 HEADINGS = ("case", "figure", "Ottla", "Kafka", "ratio", "spread", "target", "reached")
@@ -48,11 +49,18 @@ def table_cells(results: Results) -> list[list[str]]:
 
 def closing_lines(results: Results) -> list[str]:
     lines = [f"failed: {error}" for error in results.errors()]
+    if left_out := results.left_out():
+        lines.append(f"left out, the time was up: {', '.join(left_out)}")
     if results.quick:
-        return [*lines, "quick run, one round at reduced size: no verdict"]
+        return [*lines, f"quick run, at reduced size ({_reduced()}): no verdict"]
     verdicts = [row.is_reached() for row in rows_of(results.outcomes)]
     judged = [reached for reached in verdicts if reached is not None]
     return [*lines, f"{sum(judged)} of {len(judged)} targets reached"]
+
+
+def _reduced() -> str:
+    """Titles speak of the full size."""
+    return f"{QUICK.partitions:,} partitions, {QUICK.lag_groups:,} groups, ..."
 
 
 def to_markdown(results: Results) -> str:

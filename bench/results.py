@@ -26,6 +26,7 @@ class Outcome:
     case: Case
     rounds: list[dict[str, Figures]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    is_left_out: bool = False  # in some round, because the time was up
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Results:
 
     def errors(self) -> list[str]:
         return [error for outcome in self.outcomes for error in outcome.errors]
+
+    def left_out(self) -> list[str]:
+        return [outcome.case.name for outcome in self.outcomes if outcome.is_left_out]
 
 
 def rows_of(outcomes: Iterable[Outcome]) -> list[Row]:
@@ -105,6 +109,7 @@ def _case_json(outcome: Outcome) -> dict[str, Any]:
         "issue": outcome.case.issue,
         "rounds": outcome.rounds,
         "errors": outcome.errors,
+        "left_out": outcome.is_left_out,
         "ratios": {
             row.figure.key: {
                 "median": round(row.ratio, 4),
@@ -123,7 +128,7 @@ def read_results(path: Path, cases: Iterable[Case]) -> Results:
     known = {case.name: case for case in cases}
     value = json.loads(path.read_text())
     outcomes = [
-        Outcome(known[entry["name"]], entry["rounds"], entry["errors"])
+        Outcome(known[entry["name"]], entry["rounds"], entry["errors"], entry["left_out"])
         for entry in value["cases"]
         if entry["name"] in known
     ]

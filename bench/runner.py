@@ -71,7 +71,7 @@ class Runner:
         for side in order_of(self._sides, number):
             title = f"round {number + 1} {outcome.case.name} {side.label}"
             if time.monotonic() > self._end_s:
-                outcome.errors.append(f"{title}: left out, the time is up")
+                outcome.is_left_out = True
                 continue
             self._steps.begin(title)
             try:

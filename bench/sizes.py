@@ -31,6 +31,7 @@ class Sizes:
     produce_rdkafka_records: int
     latency_java_rounds: int
     # Seconds and counts.
+    consume_seconds: float
     latency_seconds: float
     busy_seconds: float
     settle_seconds: float
@@ -49,10 +50,10 @@ class Sizes:
 
 
 FULL = Sizes(
-    kept_1k_records=1_100_000,
-    kept_100b_records=4_000_000,
+    kept_1k_records=1_500_000,
+    kept_100b_records=7_000_000,
     cold_1k_records=1_000_000,
-    warm_12_records=700_000,
+    warm_12_records=300_000,
     warm_small_records=150_000,
     warm_seconds=4,
     produce_1k_records=800_000,
@@ -61,6 +62,7 @@ FULL = Sizes(
     produce_small_records=500_000,
     produce_rdkafka_records=2_000_000,
     latency_java_rounds=5_000,
+    consume_seconds=6,
     latency_seconds=8,
     busy_seconds=6,
     settle_seconds=5,
@@ -74,10 +76,10 @@ FULL = Sizes(
 )
 
 QUICK = Sizes(
-    kept_1k_records=250_000,
-    kept_100b_records=1_000_000,
+    kept_1k_records=200_000,
+    kept_100b_records=800_000,
     cold_1k_records=250_000,
-    warm_12_records=150_000,
+    warm_12_records=100_000,
     warm_small_records=30_000,
     warm_seconds=1,
     produce_1k_records=200_000,
@@ -86,6 +88,7 @@ QUICK = Sizes(
     produce_small_records=100_000,
     produce_rdkafka_records=400_000,
     latency_java_rounds=1_000,
+    consume_seconds=1.5,
     latency_seconds=2,
     busy_seconds=2,
     settle_seconds=2,

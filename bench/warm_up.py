@@ -85,6 +85,7 @@ def _read_back(side: Side, sizes: Sizes) -> None:
             topic=topic,
             records=records,
             size=size,
+            seconds=sizes.warm_seconds,
         )
 
 

@@ -14,11 +14,11 @@ from bench.warm_up import KEPT_1K, KEPT_100B
 
 
 def consume_1k(side: Side, sizes: Sizes) -> Figures:
-    return _by_rdkafka(side, KEPT_1K, sizes.kept_1k_records, KIB)
+    return _by_rdkafka(side, sizes, KEPT_1K, sizes.kept_1k_records, KIB)
 
 
 def consume_100b(side: Side, sizes: Sizes) -> Figures:
-    return _by_rdkafka(side, KEPT_100B, sizes.kept_100b_records, 100)
+    return _by_rdkafka(side, sizes, KEPT_100B, sizes.kept_100b_records, 100)
 
 
 def consume_java_1k(side: Side, sizes: Sizes) -> Figures:
@@ -29,7 +29,7 @@ def consume_java_100b(side: Side, sizes: Sizes) -> Figures:
     return consumer_performance(side.broker, KEPT_100B, records=sizes.kept_100b_records, size=100)
 
 
-def _by_rdkafka(side: Side, topic: str, records: int, size: int) -> Figures:
+def _by_rdkafka(side: Side, sizes: Sizes, topic: str, records: int, size: int) -> Figures:
     return run_load(
         "rdkafka_consume",
         bootstrap=side.broker.bootstrap,
@@ -37,6 +37,7 @@ def _by_rdkafka(side: Side, topic: str, records: int, size: int) -> Figures:
         topic=topic,
         records=records,
         size=size,
+        seconds=sizes.consume_seconds,
     )
 
 

@@ -70,10 +70,10 @@ def _fetch(connection: Connection, topic: str, offset: int) -> tuple[int, int]:
     partition = connection.call(FETCH, VERSION, fields).responses[0].partitions[0]
     if partition.error_code != NONE or not partition.records:
         raise AnswerError(f"fetch at {offset}: {name_of(partition.error_code)}")
-    return _whole_batches(partition.records, offset)
+    return whole_batches(partition.records, offset)
 
 
-def _whole_batches(records: bytes, offset: int) -> tuple[int, int]:
+def whole_batches(records: bytes, offset: int) -> tuple[int, int]:
     """The last batch of an answer may be cut off: it comes again with the next fetch."""
     position = 0
     while len(records) - position >= HEADER_SIZE:
