@@ -14,6 +14,7 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
+from ottla.handlers.produce_route import learn
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
 from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
@@ -50,76 +51,15 @@ Produced = tuple[Any, ...]
 
 def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None] | None:
     request = read_produce_request(context.api_version, body)
-    topics = request.topics
-    if len(topics) == 1 and len(topics[0][2]) == 1:
-        reply = _one_batch(context, request)
-        if reply is not None:
-            return reply
     if not -1 <= request.acks <= 1:
         return _finish(context, request, _refuse_all(request, INVALID_REQUIRED_ACKS))
     work = _Work(context, request)
     work.start()
+    if work.stored_at is not None:
+        learn(context, body, request, work.stored_at)
     if work.pending == 0:
         return _finish(context, request, work.results)
     return work.answer
-
-
-def _one_batch(context: Context, request: ProduceRequest) -> Reply | None:
-    """The shortest way for what nearly every request is: one batch that is stored at once.
-
-    Returns None, having done nothing, whenever there is anything to refuse or to wait for: the
-    long way finds it again and gives the answer.
-    """
-    name, topic_id, partitions = request.topics[0]
-    index, records = partitions[0]
-    services = context.services
-    if topic_id is not None:
-        name = services.image.topic_names_by_id.get(topic_id)
-    partition = services.partitions.find(name, index) if name is not None else None
-    if partition is None or records is None or name in INTERNAL_TOPICS:
-        return None
-    if not partition.takes_at_once(request.acks):
-        return None
-    rules = partition.produce_rules(context.api_version >= FIRST_VERSION_WITH_ZSTD)
-    if needs_pool(records, rules):
-        return None
-    now_ms = services.clock.wall_ms()
-    try:
-        validated = validate_produced(records, rules, now_ms)
-        header = validated.header
-        if header[ATTRIBUTES] & TRANSACTIONAL_MASK:
-            return None
-        appended = partition.append(validated.batch, header, now_ms)
-    except ProtocolError:
-        return None
-    except StorageError as failure:
-        services.storage_failed(failure)
-        return None
-    append_time_ms = -1
-    if rules.timestamp_type == "LogAppendTime":
-        append_time_ms = header[MAX_TIMESTAMP]
-    body = pack_produce_response(
-        context.api_version,
-        (
-            (
-                request.topics[0][0],
-                topic_id,
-                (
-                    (
-                        index,
-                        NONE,
-                        appended.base_offset,
-                        append_time_ms,
-                        appended.log_start_offset,
-                        NO_ERRORS,
-                        None,
-                        None,
-                    ),
-                ),
-            ),
-        ),
-    )
-    return Reply([body], len(body))
 
 
 def _refuse_all(request: ProduceRequest, code: int) -> list[list[Produced]]:
@@ -158,13 +98,15 @@ def _finish(
 class _Work:
     """One request under way: a result per partition, some of which may still be awaited."""
 
-    __slots__ = ("answer", "context", "now_ms", "pending", "request", "results")
+    __slots__ = ("answer", "context", "now_ms", "pending", "request", "results", "stored_at")
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self.context = context
         self.request = request
         self.results: list[list[Produced]] = []
         self.pending = 0
+        self.stored_at: Partition | None = None
+        """Where the batch is, if the request had one only and it is stored."""
         self.answer: Deferred[Reply | None] = Deferred()
         self.now_ms = context.services.clock.wall_ms()
 
@@ -266,6 +208,9 @@ class _Work:
             None,
             None,
         )
+        topics = self.request.topics
+        if len(topics) == 1 and len(topics[0][2]) == 1:
+            self.stored_at = partition
         self._wait_if_needed(row, place, partition, appended)
 
     def _wait_if_needed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
@@ -19,6 +19,9 @@ from ottla.metadata.controller import Decision
 from ottla.metadata.image import MetadataImage
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.handlers.produce_route import Route
 
 R = TypeVar("R")
 
@@ -113,6 +116,8 @@ class Context:
     listener_name: str
     connection_id: int
     client_address: str = ""
+    produce_route: Route | None = None
+    """Where the last produce of this connection went; see `produce_route`."""
 
 
 Handler = Callable[[Context, Any], Any]

@@ -249,8 +249,9 @@ class PartitionLog:
             self._prepare()
         config = self.config
         full = segment.size + size > config.segment_bytes
+        jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
         if full or segment.must_roll(
-            size, last_offset, timestamp, now_ms, config.segment_ms - self._jitter_ms()
+            size, last_offset, timestamp, now_ms, config.segment_ms - jitter_ms
         ):
             if size > config.segment_bytes:
                 raise ProtocolError(

@@ -15,6 +15,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import MalformedRequest
 from ottla.handlers import registry
 from ottla.handlers.context import Context, Services
+from ottla.handlers.produce_route import produce_at_once
 from ottla.handlers.reply import OrderedDeferred, Part, Reply
 from ottla.protocol import api_keys
 from ottla.protocol.headers import RequestHeader, read_request_header, response_header
@@ -22,6 +23,8 @@ from ottla.protocol.messages import decode_request, encode_response
 from ottla.runtime.request_stats import ApiStats, RequestStats
 
 SIZE = struct.Struct(">i")
+FIXED_HEADER = struct.Struct(">hhih").unpack_from
+SHORTEST_PRODUCE = 64  # anything shorter has no batch in it
 LAST_RAW_KEY = max(registry.RAW_BODY_KEYS)
 Answer = list[Part] | None
 
@@ -39,9 +42,16 @@ class Dispatcher:
     def __init__(self, services: Services, stats: RequestStats) -> None:
         self._services = services
         self._stats = stats
+        self._produce_stats = stats.of(api_keys.PRODUCE)
 
     def dispatch(self, peer: Peer, frame: memoryview) -> Answer | Deferred[Answer]:
         started_ns = time.perf_counter_ns()
+        answer = self._produced_at_once(peer, frame)
+        if answer is not None:
+            self._stats.bytes_in += len(frame) + SIZE.size
+            self._stats.bytes_out += len(answer)
+            self._produce_stats.observe(time.perf_counter_ns() - started_ns)
+            return [answer]
         header = read_request_header(frame)
         key, version = header.api_key, header.api_version
         self._stats.bytes_in += len(frame) + SIZE.size
@@ -62,9 +72,22 @@ class Dispatcher:
         stats = self._stats.of(key)
         if isinstance(outcome, Deferred):
             return self._later(outcome, key, version, prefix, stats, started_ns)
-        answer = self._answer(outcome, key, version, prefix)
+        parts = self._answer(outcome, key, version, prefix)
         stats.observe(time.perf_counter_ns() - started_ns)
-        return answer
+        return parts
+
+    def _produced_at_once(self, peer: Peer, frame: memoryview) -> bytes | None:
+        context = peer.last_context
+        if context is None or context.produce_route is None or len(frame) < SHORTEST_PRODUCE:
+            return None
+        key, version, correlation_id, client_id_size = FIXED_HEADER(frame)
+        if key != api_keys.PRODUCE or version != context.api_version or client_id_size < 0:
+            return None
+        # Behind the client id: a zero, since nobody sends tags here.
+        body = frame[10 + client_id_size :]
+        if len(body) < SHORTEST_PRODUCE or body[0]:
+            return None
+        return produce_at_once(context, body[1:], correlation_id)
 
     def _context(self, peer: Peer, header: RequestHeader) -> Context:
         """Made once for a run of requests alike, which is what a busy connection sends."""

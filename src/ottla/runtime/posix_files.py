@@ -39,7 +39,11 @@ class PosixFile:
     def append(self, buffers: Sequence[Buffer]) -> int:
         # Written at a remembered position instead of O_APPEND: what a failed write has left behind
         # the end is overwritten by the next one, and pwrite on an O_APPEND file ignores its offset.
-        written = os.pwritev(self._descriptor, buffers, self._size)
+        if len(buffers) == 1:
+            # The usual case, and cheaper than a vector of one.
+            written = os.pwrite(self._descriptor, buffers[0], self._size)
+        else:
+            written = os.pwritev(self._descriptor, buffers, self._size)
         expected = 0
         for buffer in buffers:
             expected += len(buffer)
