@@ -16,6 +16,7 @@ MODULES = {
     "topic": "ottla.cli.topic",
     "produce": "ottla.cli.produce",
     "consume": "ottla.cli.consume",
+    "group": "ottla.cli.group",
     "config": "ottla.cli.config",
     "log": "ottla.cli.log",
 }
@@ -56,7 +57,7 @@ def describe(
         ),
     ] = False,
 ) -> None:
-    """Ottla, a Kafka-compatible event log: run a broker, and look after its topics and records.
+    """Ottla, a Kafka-compatible event log: run a broker, and look after its topics and groups.
 
     The brokers to talk to are 127.0.0.1:9092, or what OTTLA_BOOTSTRAP or --bootstrap-server says;
     any Apache Kafka will do. Every command explains itself with --help, and prints JSON for scripts
@@ -68,6 +69,7 @@ def describe(
       ottla topic create orders --partitions 3
       echo hello | ottla produce orders
       ottla consume orders
+      ottla group lag --watch
     """
 
 

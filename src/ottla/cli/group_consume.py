@@ -68,7 +68,6 @@ class Ownership:
 
     def __init__(self, consumption: Consumption) -> None:
         self.owned: set[TopicPartition] = set()
-        self.joined = False
         self.before_handover: Callable[[list[TopicPartition]], None] = lambda partitions: None
         self.after_handover: Callable[[list[TopicPartition]], None] = lambda partitions: None
         self._ends = consumption.ends
@@ -79,7 +78,6 @@ class Ownership:
         self._tell(f"assigned {names_of(partitions)}")
         self.owned.update(partitions)
         self._ended.difference_update(partitions)
-        self.joined = True
 
     def on_revoked(self, partitions: list[TopicPartition]) -> None:
         self.before_handover(partitions)
@@ -99,8 +97,8 @@ class Ownership:
             note(line)
 
     def is_done(self) -> bool:
-        """Never when following: then no partition has an end."""
-        return self._ends is not None and self.joined and self.owned <= self._ended
+        """Never when following. A member that has no partition waits until it gets one."""
+        return self._ends is not None and bool(self.owned) and self.owned <= self._ended
 
     def on_end(self, partition: TopicPartition) -> None:
         self._ended.add(partition)

@@ -7,6 +7,7 @@ completion and `ottla serve` do without.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,6 +92,12 @@ Groups = Annotated[
     typer.Argument(metavar="GROUP", help="One or more groups.", autocompletion=complete_group),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even on a terminal.")]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Asks on a terminal only: a script that says delete means it."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)
 
 
 def connect(bootstrap: str, command_config: Path | None, timeout_s: float = 5.0) -> Connection:

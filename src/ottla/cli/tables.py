@@ -25,6 +25,10 @@ def console() -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    print_rich(table_of(columns, rows))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Numbers stand to the right, under a heading to the right; None is a dash."""
     cells = [[_cell(value) for value in row] for row in rows]
     numeric = [all(row[index][1] for row in cells) and bool(cells) for index in range(len(columns))]
@@ -39,7 +43,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         )
     for row in cells:
         table.add_row(*[Text(text) for text, _ in row])
-    print_rich(table)
+    return table
 
 
 def print_rich(renderable: Any) -> None:
@@ -57,4 +61,4 @@ def _cell(value: object) -> tuple[str, bool]:
     """The text, and whether it is a figure."""
     if value is None:
         return "-", True
-    return str(value), isinstance(value, (int, Size))
+    return str(value), isinstance(value, (int, float, Size))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from ottla.cli.options import (
     Topics,
     Yes,
     command_group,
+    confirm,
     connect,
     parse_pairs,
 )
@@ -310,12 +310,6 @@ def _wanted_position(delete_before: str | None, delete_all: bool) -> Position | 
         return parse_position(delete_before, time.time_ns() // 1_000_000)
     except ValueError as cause:
         raise typer.BadParameter(str(cause), param_hint="--delete-before") from cause
-
-
-def confirm(question: str, yes: bool) -> None:
-    """Asks on a terminal only: a script that says delete means it."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(question, abort=True)
 
 
 def parse_assignment(text: str) -> list[list[int]]:
