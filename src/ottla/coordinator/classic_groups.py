@@ -414,13 +414,14 @@ class ClassicGroups:
                     records += self._rebalance.prepare(group, "it has more than group.max.size")
         return records
 
-    def on_converted(self, group_id: str, reason: str) -> None:
-        """It was a consumer group until now: its members have to join by this protocol."""
+    def on_converted(self, group_id: str, reason: str | None) -> None:
+        """It was a consumer group until now; without a reason to rebalance it stays as it is."""
         group = self._find(group_id)
         if group is not None:
             for member in group.members.values():
                 self._rebalance.touch(group, member)
-            self._rebalance.prepare(group, reason)
+            if reason is not None:
+                self._rebalance.prepare(group, reason)
 
     def unload(self) -> None:
         for group in list(self._context.groups.values()):
