@@ -17,7 +17,9 @@ from ottla.base.ports import Pool
 from ottla.log.partition_log import LogSlice
 
 SLICE_BYTES_BY_COPY_MAX = 16 * 1024
-SENDFILE_CHUNK_BYTES = 256 * 1024
+SENDFILE_CHUNK_BYTES = 512 * 1024
+# A fast reader of a large answer would keep the loop to itself: others get their turn after this.
+TURN_BYTES_MAX = 1024 * 1024
 GATHER_PARTS_MAX = 64
 # Kernel read-ahead brings 128 KiB at once, so a page in the middle tells about its neighbours.
 PROBE_STRIDE_BYTES = 128 * 1024
@@ -28,6 +30,7 @@ RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 class Outgoing:
     __slots__ = (
         "_descriptor",
+        "_failure",
         "_on_ready",
         "_parts",
         "_pool",
@@ -44,6 +47,7 @@ class Outgoing:
         self._on_ready = on_ready
         self._parts: deque[bytes | memoryview | LogSlice] = deque()
         self._probed_to = -1
+        self._failure: OSError | None = None  # of a read ahead: the answer cannot be finished
         self.bytes_queued = 0  # in memory; slices of files cost none
         self.waiting = False  # for the pool, which reads ahead
 
@@ -63,21 +67,24 @@ class Outgoing:
             self.bytes_queued += len(content)
 
     def pump(self) -> bool:
-        """Send what the socket takes. True when all is out; OSError means that the peer is gone."""
+        """Send what the socket takes in one turn. True when all is out; OSError ends the peer."""
+        if self._failure is not None:
+            raise self._failure
         parts = self._parts
+        turn_bytes_left = TURN_BYTES_MAX
         try:
             while parts:
-                if self.waiting:
+                if self.waiting or turn_bytes_left <= 0:
                     return False
                 if isinstance(parts[0], LogSlice):
-                    self._send_slice(parts[0])
+                    turn_bytes_left -= self._send_slice(parts[0])
                 else:
-                    self._send_bytes()
+                    turn_bytes_left -= self._send_bytes()
         except BlockingIOError:
             return False
         return True
 
-    def _send_bytes(self) -> None:
+    def _send_bytes(self) -> int:
         parts = self._parts
         gathered: list[bytes | memoryview] = []
         for part in parts:
@@ -90,22 +97,22 @@ class Outgoing:
         else:
             sent = self._socket.sendmsg(gathered, (), flags)
         self.bytes_queued -= sent
-        while gathered:
-            size = len(gathered[0])
-            if sent < size:
-                parts[0] = memoryview(gathered[0])[sent:]
-                return
-            sent -= size
+        left = sent
+        for part in gathered:
+            if left < len(part):
+                parts[0] = memoryview(part)[left:]
+                break
+            left -= len(part)
             parts.popleft()
-            del gathered[0]
+        return sent
 
-    def _send_slice(self, part: LogSlice) -> None:
+    def _send_slice(self, part: LogSlice) -> int:
         file = part.file.fileno()
         count = min(part.size, SENDFILE_CHUNK_BYTES)
         if part.position >= self._probed_to or self._probed_to < 0:
             if not _is_cached(file, part.position, count):
                 self._read_ahead(part, count)
-                return
+                return 0
         sent = os.sendfile(self._descriptor, file, part.position, count)
         if sent == 0:
             # The file is shorter than the slice: it was truncated under us. The peer must not
@@ -116,6 +123,7 @@ class Outgoing:
         if part.size == 0:
             self._parts.popleft()
             self._probed_to = -1
+        return sent
 
     def _read_ahead(self, part: LogSlice, count: int) -> None:
         self.waiting = True
@@ -124,7 +132,10 @@ class Outgoing:
         def arrived(outcome: Deferred[None]) -> None:
             self.waiting = False
             self._probed_to = position + count
-            outcome.result()
+            try:
+                outcome.result()
+            except OSError as failure:
+                self._failure = failure
             self._on_ready()
 
         self._pool.run(_touch, part, position, count).when_done(arrived)

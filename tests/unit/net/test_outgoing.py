@@ -1,0 +1,130 @@
+"""Goal: bytes and slices arrive in order and whole, through sockets that take little at a time.
+Method: a socket pair, real files, a pool that runs at once or when told.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.base.deferred import Deferred
+from ottla.log.partition_log import LogSlice
+from ottla.net import outgoing
+from ottla.net.outgoing import TURN_BYTES_MAX, Outgoing
+from ottla.runtime.posix_files import PosixFiles
+
+
+class PoolAtHand:
+    """Runs work when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Deferred[Any], Callable[[], Any]]] = []
+
+    def run(self, work: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        deferred: Deferred[Any] = Deferred()
+        self.waiting.append((deferred, lambda: work(*arguments)))
+        return deferred
+
+    def work(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for deferred, work in waiting:
+            deferred.resolve(work())
+
+
+class Peer:
+    """The other end: reads all the time, and keeps what it read."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.received = bytearray()
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self) -> None:
+        while part := self.theirs.recv(1 << 16):
+            self.received += part
+
+    def close(self) -> bytes:
+        self.ours.close()
+        self._reading.join()
+        self.theirs.close()
+        return bytes(self.received)
+
+
+def a_file(path: Path, content: bytes) -> Any:
+    path.write_bytes(content)
+    return PosixFiles().open(str(path))
+
+
+def pump_all(sending: Outgoing) -> int:
+    turns = 1
+    while not sending.pump():
+        turns += 1
+    return turns
+
+
+def test_bytes_and_slices_go_out_in_order(tmp_path: Path) -> None:
+    content = random.Random(1).randbytes(3 << 20)
+    file = a_file(tmp_path / "segment", content)
+    peer = Peer()
+    sending = Outgoing(peer.ours, PoolAtHand(), lambda: None)
+    sending.put([b"head", LogSlice(file, 10, 100), b"middle", LogSlice(file, 1000, 2 << 20)])
+    sending.put([b"tail"])
+    pump_all(sending)
+    assert sending.bytes_queued == 0
+    expected = b"head" + content[10:110] + b"middle" + content[1000 : 1000 + (2 << 20)] + b"tail"
+    assert peer.close() == expected
+
+
+def test_a_large_answer_gives_others_their_turn(tmp_path: Path) -> None:
+    file = a_file(tmp_path / "segment", bytes(8 << 20))
+    peer = Peer()
+    sending = Outgoing(peer.ours, PoolAtHand(), lambda: None)
+    sending.put([LogSlice(file, 0, 8 << 20)])
+    assert pump_all(sending) >= (8 << 20) // TURN_BYTES_MAX
+    assert len(peer.close()) == 8 << 20
+
+
+def test_what_is_not_in_the_page_cache_is_read_by_the_pool_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = a_file(tmp_path / "segment", bytes(100_000))
+    monkeypatch.setattr(outgoing, "_is_cached", lambda *_: False)
+    peer, pool, ready = Peer(), PoolAtHand(), []
+    sending = Outgoing(peer.ours, pool, lambda: ready.append(True))
+    sending.put([LogSlice(file, 0, 100_000)])
+    assert not sending.pump()
+    assert sending.waiting
+    assert ready == []
+    pool.work()
+    assert ready == [True]
+    pump_all(sending)
+    assert len(peer.close()) == 100_000
+
+
+def test_a_file_that_was_cut_meanwhile_ends_the_connection(tmp_path: Path) -> None:
+    file = a_file(tmp_path / "segment", bytes(100_000))
+    peer = Peer()
+    sending = Outgoing(peer.ours, PoolAtHand(), lambda: None)
+    sending.put([LogSlice(file, 0, 100_000)])
+    file.truncate(0)
+    with pytest.raises(ConnectionAbortedError):
+        pump_all(sending)
+    peer.close()
+
+
+def test_a_peer_that_is_gone_is_an_error() -> None:
+    peer = Peer()
+    sending = Outgoing(peer.ours, PoolAtHand(), lambda: None)
+    peer.theirs.shutdown(socket.SHUT_RDWR)
+    sending.put([b"anything"])
+    with pytest.raises(OSError, match="pipe"):
+        pump_all(sending)
+    peer.close()
