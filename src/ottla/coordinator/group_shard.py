@@ -198,18 +198,13 @@ class GroupShard:
         return self.commits.sweep()
 
     def on_image(self, image: ClusterView) -> Outcome[None]:
-        old = self.context.image
+        """Topics came, went or grew; those that went are told by `on_topics_deleted` as well."""
         outcome = self.consumer.on_image(image)
         self.context.image = image
-        if image.topics is old.topics:
-            return outcome
-        gone = [
-            name
-            for name, topic in old.topics.items()
-            if name not in image.topics or image.topics[name].topic_id != topic.topic_id
-        ]
-        records = self.commits.forget_topics(gone) if gone else []
-        return Outcome([*records, *outcome.records], None, outcome.on_settled, is_atomic=False)
+        return outcome
+
+    def on_topics_deleted(self, names: Collection[str]) -> Outcome[None]:
+        return Outcome(self.commits.forget_topics(names), None, is_atomic=False)
 
     def on_config(self, config: GroupConfig) -> None:
         self.context.config = config

@@ -77,6 +77,8 @@ class GroupCoordinator:
         self._loading: dict[int, int] = {}
         self._memory = MemberMemory()
         self._config = group_config(services.config)
+        self._image = services.image
+        self._gone_while_loading: set[str] = set()
         self._creation: Deferred[None] | None = None
         self._tick: Timer | None = None
         self._is_closed = False
@@ -158,14 +160,22 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """The logs are open: whatever is led here is loaded, and offsets begin to age."""
-        self._follow(self._services.image)
+        self._image = self._services.image
+        self._follow(self._image)
         self._schedule_tick()
 
     def on_image(self, image: MetadataImage) -> None:
         """This broker has acted on `image`."""
+        old, self._image = self._image, image
         self._follow(image)
+        gone = _deleted_topics(old, image)
+        if gone and self._loading:
+            # A shard that is being loaded does not hear of it before it is there.
+            self._gone_while_loading.update(gone)
         for host in list(self._hosts.values()):
             host.run(lambda shard: shard.on_image(image))
+            if gone:
+                host.run(lambda shard: shard.on_topics_deleted(gone))
 
     def on_config(self, config: BrokerConfig) -> None:
         self._config = group_config(config)
@@ -220,14 +230,19 @@ class GroupCoordinator:
             self._hosts[index] = host
             shard.on_config(self._config)
             host.run(lambda shard: shard.on_loaded())
-            host.run(lambda shard: shard.on_image(self._services.image))
+            host.run(lambda shard: shard.on_image(self._image))
+            if self._gone_while_loading:
+                gone = frozenset(self._gone_while_loading)
+                host.run(lambda shard: shard.on_topics_deleted(gone))
+            if not self._loading:
+                self._gone_while_loading.clear()
 
         loader = ShardLoader(self._services.pool, lambda: self._new_shard(timers))
         loader.load(partition).when_done(loaded)
 
     def _retry(self, index: int) -> None:
         if not self._is_closed and self._loading.pop(index, None) is not None:
-            self._follow(self._services.image)
+            self._follow(self._image)
 
     def _new_shard(self, timers: HostTimers) -> tuple[GroupShard, Replay]:
         shard = GroupShard(
@@ -235,7 +250,7 @@ class GroupCoordinator:
             timers=timers,
             clock=self._services.clock,
             new_uuid=self._services.new_uuid,
-            image=self._services.image,
+            image=self._image,
             memory=self._memory,
         )
         return shard, shard.replay
@@ -263,6 +278,17 @@ class GroupCoordinator:
                 self._services.timers.call_later(0, lambda: self._sweep(host))
 
         host.write(lambda shard: shard.on_tick()).when_done(swept)
+
+
+def _deleted_topics(old: MetadataImage, new: MetadataImage) -> frozenset[str]:
+    """Names of topics that are gone, or that are another topic by now."""
+    if new.topics is old.topics:
+        return frozenset()
+    return frozenset(
+        name
+        for name, topic in old.topics.items()
+        if name not in new.topics or new.topics[name].topic_id != topic.topic_id
+    )
 
 
 def group_config(config: BrokerConfig) -> GroupConfig:
