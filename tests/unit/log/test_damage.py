@@ -34,9 +34,10 @@ def test_only_batches_behind_the_offset_count() -> None:
 
 
 def test_a_batch_across_two_chunks_of_the_search() -> None:
-    content = b"y" * (damage.SEARCH_CHUNK_BYTES - 30) + batches(1)
-    file = file_with(content)
-    assert damage.find_batch_behind(file, 0, len(content), 0) == damage.SEARCH_CHUNK_BYTES - 30
+    for before in (1, 10, 20, 21, 22, 30, 60, 62):
+        start = damage.SEARCH_CHUNK_BYTES - before
+        file = file_with(b"y" * start + batches(1))
+        assert damage.find_batch_behind(file, 0, file.size(), 0) == start
 
 
 def test_offsets_above_four_billion() -> None:

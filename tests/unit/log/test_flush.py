@@ -165,6 +165,27 @@ def test_to_close_an_untouched_log_costs_nothing() -> None:
     assert len(world.files.journal) == before
 
 
+def test_flushed_is_not_closed() -> None:
+    world = a_world(index_interval_bytes=100)
+    world.fill(7)
+    world.flush()
+    assert world.files.size(world.path(0, ".index")) == 4096
+    world.log.close()
+    assert world.files.size(world.path(0, ".index")) < 100
+    assert f"{7:020d}.snapshot" in world.names()
+
+
+def test_what_was_made_before_a_kill_is_flushed_with_its_directories() -> None:
+    world = a_world(segment_bytes=500)
+    world.fill(7)
+    world.reopen_killed()
+    job = job_of(world)
+    before = len(world.files.journal)
+    job.run()
+    synced = {one[1] for one in world.files.journal[before:] if one[0] == "sync_dir"}
+    assert synced == {"/data", world.log.directory}
+
+
 def test_close_leaves_everything_in_order() -> None:
     world = a_world(segment_bytes=500, index_interval_bytes=100)
     world.fill(7)

@@ -87,6 +87,16 @@ def test_a_killed_process_is_not_a_power_cut() -> None:
     assert a_dir(files).power_lost, "it stays so until all logs are recovered"
 
 
+def test_after_a_clean_stop_a_reboot_loses_nothing() -> None:
+    files = MemoryFiles(boot="monday")
+    log_dir = a_dir(files)
+    log_dir.begin()
+    log_dir.mark_clean()
+    log_dir.release()
+    files._boot = "tuesday"
+    assert not a_dir(files).power_lost
+
+
 def test_without_a_boot_id_the_worst_is_assumed() -> None:
     files = MemoryFiles(boot="")
     log_dir = a_dir(files)

@@ -293,6 +293,18 @@ def test_truncate_to() -> None:
     assert log.leader_epochs.entries() == [(0, 0), (2, 8)]
 
 
+def test_places_from_before_a_truncation_are_forgotten() -> None:
+    world = a_world()
+    world.fill(6)
+    for offset in range(6):
+        world.log.read(offset, 1, 6)
+    world.log.truncate_to(2)
+    world.fill(4, size=37)
+    assert [offsets_of(world.log.read(offset, 1, 6)) for offset in range(6)] == [
+        [offset] for offset in range(6)
+    ]
+
+
 def test_truncate_to_before_the_first_segment() -> None:
     world = a_world(segment_bytes=500, retention_bytes=600)
     world.fill(10)

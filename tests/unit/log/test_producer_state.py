@@ -85,6 +85,7 @@ def test_gap_and_overlap() -> None:
     assert producer.refused(5, 2) == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producer.refused(3, 2) == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producer.refused(3, 4) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.refused(4, 2) == OUT_OF_ORDER_SEQUENCE_NUMBER, "ends alike, starts elsewhere"
 
 
 def test_epochs() -> None:

@@ -82,6 +82,15 @@ def test_an_index_entry_for_each_interval() -> None:
     assert len(entries) >= 3
 
 
+def test_an_entry_comes_after_more_than_the_interval() -> None:
+    size = len(TEN[0])
+    same = [TEN[0]] * 5
+    exact, _ = a_segment(same, interval=2 * size)
+    assert exact.offset_index.entry(0)[1] == 3 * size, "not after just as much"
+    less, _ = a_segment(same, interval=2 * size - 1)
+    assert less.offset_index.entry(0)[1] == 2 * size
+
+
 def test_the_rule_does_not_forget_over_a_restart() -> None:
     segment, _ = a_segment(TEN[:5])
     segment.seal()
@@ -101,6 +110,7 @@ def test_parts_are_whole_batches() -> None:
     assert offsets_of(part(segment, 0, first + 5)) == [BASE]
     assert offsets_of(part(segment, 0, 1)) == [BASE], "the first batch, whatever its size"
     assert part(segment, 0, 1, at_least_one=False) is None
+    assert offsets_of(part(segment, 0, first, at_least_one=False)) == [BASE], "it fits exactly"
     for limit in range(1, segment.size):
         found = part(segment, 0, limit)
         assert found is not None

@@ -63,6 +63,22 @@ def test_the_largest_timestamp() -> None:
     assert empty.log.offset_for_time(0, 0) is None
 
 
+def test_of_equal_timestamps_the_first_counts() -> None:
+    for segment_bytes in (10**6, 100):
+        world = World(config=LogConfig(segment_bytes=segment_bytes))
+        world.open()
+        for time in (5, 9, 9, 3):
+            world.append(build_batch([RecordToWrite(time, None, b"v")]))
+        assert world.log.max_timestamp(4) == (9, 1, 0)
+
+
+def test_the_largest_timestamp_below_the_log_start_is_not_there_any_more() -> None:
+    for append_time in (False, True):
+        log = a_world(append_time=append_time).log
+        log.advance_log_start(13)
+        assert log.max_timestamp(14) is None
+
+
 def test_with_append_time_all_records_of_a_batch_have_its_time() -> None:
     log = a_world(append_time=True).log
     assert log.offset_for_time(21, 13) == (30, 3, 1)
