@@ -56,7 +56,7 @@ def test_a_failed_append_is_written_over(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", half)
         with pytest.raises(OSError):
-            file.append([b"a whole batch"])
+            file.append([b"a whole ", b"batch"])
     file.append([b"next"])
     assert FILES.read(path)[:8] == b"goodnext"
 
