@@ -2,6 +2,10 @@
 
 Reads anything that has the right name and says what is wrong with it instead of failing. Nothing
 here is used by the broker.
+
+Who compares it with Kafka's own DumpLogSegments (4.3.1): with `--deep-iteration` that tool reports
+"Non-consecutive offsets, -1 is followed by N" for every segment that does not start at offset 0,
+those that Kafka wrote included.
 """
 
 from __future__ import annotations
