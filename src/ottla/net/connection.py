@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.net")
 
-Answer = list[Part] | None
+Answer = bytes | list[Part] | None
 
 
 class _Slot:
@@ -139,7 +139,10 @@ class Connection:
 
     def _handle(self, frame: memoryview) -> None:
         outcome = self._processor.dispatch(self, frame)
-        if isinstance(outcome, Deferred):
+        if type(outcome) is bytes and not self._slots:
+            self.answered += 1
+            self._outgoing.put_bytes(outcome)
+        elif isinstance(outcome, Deferred):
             slot = _Slot()
             self._slots.append(slot)
             if isinstance(outcome, OrderedDeferred) and not outcome.done:
@@ -150,9 +153,14 @@ class Connection:
             slot.ready, slot.answer = True, outcome
             self._slots.append(slot)
         else:
-            self.answered += 1
-            if outcome is not None:
-                self._outgoing.put(outcome)
+            self._send(outcome)
+
+    def _send(self, answer: Answer) -> None:
+        self.answered += 1
+        if isinstance(answer, bytes):
+            self._outgoing.put_bytes(answer)
+        elif answer is not None:
+            self._outgoing.put(answer)
 
     def _refuse(self, refused: Exception) -> None:
         self._processor.complain(self.client_address, str(refused))
@@ -188,10 +196,7 @@ class Connection:
         """Move answers, in the order of their requests, to what is sent."""
         slots = self._slots
         while slots and slots[0].ready:
-            answer = slots.popleft().answer
-            self.answered += 1
-            if answer is not None:
-                self._outgoing.put(answer)
+            self._send(slots.popleft().answer)
 
     def _flush(self) -> None:
         if self._closed:

@@ -54,17 +54,19 @@ class Outgoing:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
+    def put_bytes(self, content: bytes) -> None:
+        self._parts.append(content)
+        self.bytes_queued += len(content)
+
     def put(self, parts: list[bytes | LogSlice]) -> None:
         for part in parts:
             if isinstance(part, LogSlice):
                 if part.size > SLICE_BYTES_BY_COPY_MAX:
                     self._parts.append(part)
                     continue
-                content = part.file.read_at(part.position, part.size)
+                self.put_bytes(part.file.read_at(part.position, part.size))
             else:
-                content = part
-            self._parts.append(content)
-            self.bytes_queued += len(content)
+                self.put_bytes(part)
 
     def pump(self) -> bool:
         """Send what the socket takes in one turn. True when all is out; OSError ends the peer."""

@@ -26,7 +26,7 @@ SIZE = struct.Struct(">i")
 FIXED_HEADER = struct.Struct(">hhih").unpack_from
 SHORTEST_PRODUCE = 64  # anything shorter has no batch in it
 LAST_RAW_KEY = max(registry.RAW_BODY_KEYS)
-Answer = list[Part] | None
+Answer = bytes | list[Part] | None
 
 
 class Peer(Protocol):
@@ -51,7 +51,7 @@ class Dispatcher:
             self._stats.bytes_in += len(frame) + SIZE.size
             self._stats.bytes_out += len(answer)
             self._produce_stats.observe(time.perf_counter_ns() - started_ns)
-            return [answer]
+            return answer
         header = read_request_header(frame)
         key, version = header.api_key, header.api_version
         self._stats.bytes_in += len(frame) + SIZE.size
@@ -148,7 +148,7 @@ class Dispatcher:
             return [start, *parts]
         body = encode_response(key, version, outcome)
         self._stats.bytes_out += len(prefix) + len(body) + SIZE.size
-        return [SIZE.pack(len(prefix) + len(body)) + prefix + body]
+        return SIZE.pack(len(prefix) + len(body)) + prefix + body
 
     def _unserved(self, key: int, version: int, correlation_id: int) -> Answer:
         """Too new an ApiVersions is answered in the oldest form; anything else closes."""
@@ -158,4 +158,4 @@ class Dispatcher:
 
         body = encode_response(key, 0, unsupported_version_response())
         prefix = response_header(key, 0, correlation_id)
-        return [SIZE.pack(len(prefix) + len(body)) + prefix + body]
+        return SIZE.pack(len(prefix) + len(body)) + prefix + body
