@@ -70,10 +70,14 @@ class Durability:
     def segment_sealed(self, segment: Segment) -> None:
         self._unsynced.append(segment)
 
-    def segment_deleted(self, segment: Segment) -> list[str]:
-        """Its files were renamed; its snapshot follows. Returns the snapshot's new path."""
+    def segment_replaced(self, segment: Segment) -> None:
+        """Its files were renamed, and one that is on the disk takes its place."""
         self._directory_unsynced = True
         self._unsynced = [other for other in self._unsynced if other is not segment]
+
+    def segment_deleted(self, segment: Segment) -> list[str]:
+        """Its files were renamed; its snapshot follows. Returns the snapshot's new path."""
+        self.segment_replaced(segment)
         self._pending_snapshots.pop(segment.base_offset, None)
         if segment.base_offset not in self.snapshots:
             return []

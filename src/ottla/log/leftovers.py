@@ -2,8 +2,13 @@
 
 `.deleted`, `.cleaned` and `.tmp` files go. A `.swap` file is the finished result of a cleaning that
 was being put in place: the segments it replaces go, and it takes its proper name; unless a
-`.cleaned` file with a lower offset shows that the cleaning was not finished after all, then the old
-segments are still whole and the swap goes. Each step may be interrupted and is then done again.
+`.cleaned` file with the same offset or a lower one shows that the cleaning was not finished after
+all, then the old segments are still whole and the swap goes. Each step may be interrupted and is
+then done again; a sync of the directory stands between steps whose order matters.
+
+What a swap replaces is told by where its log begins and ends, so a log that is swapped in keeps its
+last batch, be it without records (see `compaction_filter`). Its name is the first that changes:
+where it is in place already, what is left of the swap takes its name and nothing else goes.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ def tidy(files: Files, directory: str, names: list[str]) -> list[str]:
             else:
                 files.remove(f"{directory}/{name}")
     # The swaps first: as long as a `.cleaned` is there, they are known to be void.
+    files.sync_dir(directory)
     for name in names:
         if name.endswith((file_names.DELETED, file_names.CLEANED, file_names.TEMPORARY)):
             files.remove(f"{directory}/{name}")
@@ -56,8 +62,8 @@ def _put_in_place(files: Files, directory: str, swaps: list[str]) -> None:
             replaced = first <= _offset(name) < behind
             if replaced and file_names.suffix_of(name) in file_names.SEGMENT_SUFFIXES:
                 files.remove(f"{directory}/{name}")
-    # The indexes before the log: a log without its own index would be served with a stale one.
-    for name in sorted(swaps, key=lambda swap: swap in log_swaps):
+        files.sync_dir(directory)
+    for name in sorted(swaps, key=lambda swap: swap not in log_swaps):
         target = name.removesuffix(file_names.SWAP)
         files.rename(f"{directory}/{name}", f"{directory}/{target}")
 

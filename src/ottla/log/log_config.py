@@ -41,3 +41,10 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+
+    def roll_ms(self) -> int:
+        """How long a segment is written to. What waits in the active one is not compacted, so
+        max.compaction.lag.ms bounds it too (KIP-354)."""
+        if self.max_compaction_lag_ms < self.segment_ms and "compact" in self.cleanup_policy:
+            return self.max_compaction_lag_ms
+        return self.segment_ms

@@ -24,7 +24,9 @@ from collections.abc import Callable
 from ottla.base.errors import ProtocolError, StorageError, check
 from ottla.base.ports import Buffer, Clock, Files
 from ottla.log import retention, time_lookup
+from ottla.log.appended import Appended
 from ottla.log.batch_scan import next_offset, whole_batches
+from ottla.log.compaction_swap import CleanedFiles, Cleaning, swap_files
 from ottla.log.durability import Durability
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_cache import FileCache
@@ -70,27 +72,6 @@ PREFIX = struct.Struct(">qii")
 """Base offset, batch length and leader epoch: what the broker writes into a batch."""
 
 
-class Appended:
-    """Where a batch is. For a duplicate: where it has been since the first time."""
-
-    __slots__ = ("base_offset", "duplicate", "last_offset", "log_start_offset", "timestamp")
-
-    def __init__(
-        self,
-        base_offset: int,
-        last_offset: int,
-        log_start_offset: int,
-        duplicate: bool,
-        timestamp: int,
-    ) -> None:
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.log_start_offset = log_start_offset
-        self.duplicate = duplicate
-        self.timestamp = timestamp
-        """The largest timestamp stored: what LogAppendTime topics answer with."""
-
-
 class PartitionLog:
     __slots__ = (
         "_active",
@@ -100,6 +81,8 @@ class PartitionLog:
         "_files",
         "_prepared",
         "_segments",
+        "cleaned_to",
+        "cleaning",
         "config",
         "corrupt",
         "directory",
@@ -146,6 +129,9 @@ class PartitionLog:
         self.config = config
         self.corrupt: str | None = None
         """Why this log must not be served; see `LoadReport`."""
+        self.cleaning: Cleaning | None = None
+        self.cleaned_to = -1
+        """Compacted up to here; the cleaner's to set, and in its checkpoint."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
@@ -251,7 +237,7 @@ class PartitionLog:
         full = segment.size + size > config.segment_bytes
         jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
         if full or segment.must_roll(
-            size, last_offset, timestamp, now_ms, config.segment_ms - jitter_ms
+            size, last_offset, timestamp, now_ms, config.roll_ms() - jitter_ms
         ):
             if size > config.segment_bytes:
                 raise ProtocolError(
@@ -393,7 +379,7 @@ class PartitionLog:
             if not self._prepared:
                 self._prepare()
             waited_ms = self._active.age_ms(now_ms, now_ms)
-            if waited_ms <= self.config.segment_ms - self._jitter_ms():
+            if waited_ms <= self.config.roll_ms() - self._jitter_ms():
                 return False
             self._roll(now_ms)
             return True
@@ -412,9 +398,7 @@ class PartitionLog:
         return segment
 
     def _add_segment(self, base_offset: int, now_ms: int) -> Segment:
-        segment = new_segment(
-            self._files, self._cache, self.directory, base_offset, self.config, created_ms=now_ms
-        )
+        segment = self._new_segment(base_offset, now_ms)
         segment.create()
         segment.prepare_append()
         self._segments.add(segment)
@@ -422,6 +406,17 @@ class PartitionLog:
         self._prepared = True
         self._durability.directory_changed()
         return segment
+
+    def _new_segment(self, base_offset: int, now_ms: int, size: int = 0) -> Segment:
+        return new_segment(
+            self._files,
+            self._cache,
+            self.directory,
+            base_offset,
+            self.config,
+            size=size,
+            created_ms=now_ms,
+        )
 
     def advance_log_start(self, offset: int) -> None:
         """Nothing below `offset` may be read any more. The caller writes the checkpoint."""
@@ -439,7 +434,10 @@ class PartitionLog:
         self.leader_epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int, upper_bound: int) -> list[DeletedSegment]:
-        """Takes out what has expired; the files are renamed and the caller's to remove."""
+        """Takes out what has expired; the files are renamed and the caller's to remove. Nothing as
+        long as the log is being cleaned, which works on the same segments."""
+        if self.cleaning is not None:
+            return []
         extent = LogExtent(
             self.log_start_offset, self.log_end_offset, self.size, upper_bound, now_ms
         )
@@ -462,6 +460,22 @@ class PartitionLog:
         paths += self._durability.segment_deleted(segment)
         return DeletedSegment(segment.base_offset, segment.size, reason, paths)
 
+    # -- compaction ---------------------------------------------------------------------------
+
+    def all_segments(self) -> list[Segment]:
+        """In order; the last one is active."""
+        return list(self._segments.items)
+
+    def put_in_place(self, replaced: list[Segment], cleaned: CleanedFiles) -> list[str]:
+        """A committed cleaned segment for those it was made from; returns the paths of their files,
+        renamed, which are the caller's to remove."""
+        with storing(self.directory, "put a cleaned segment in place"):
+            segment = self._new_segment(cleaned.base_offset, 0, cleaned.size)
+            paths = swap_files(self._files, replaced, cleaned, self._durability)
+            self._segments.replace(replaced, segment)
+            self.size = self._segments.total_size()
+            return paths
+
     # -- truncate -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
@@ -473,6 +487,7 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         with storing(self.directory, "truncate"):
+            self._stop_cleaning()
             self._segments.remove_above(self._files, self.directory, offset)
             self._active = self._segments.items[-1]
             self._prepared = False
@@ -496,6 +511,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Throws the whole log away and goes on at `offset`, with nothing known of the past."""
         with storing(self.directory, "truncate"):
+            self._stop_cleaning()
             self._segments.remove_above(self._files, self.directory, -1)
             self._ends_at(offset)
             self.log_start_offset = offset
@@ -511,10 +527,15 @@ class PartitionLog:
     def _ends_at(self, offset: int) -> None:
         self.size = self._segments.total_size()
         self.log_end_offset = offset
+        self.cleaned_to = min(self.cleaned_to, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.unflushed_messages = offset - self.recovery_point
         self._durability.truncated(offset, self._segments.items)
+
+    def _stop_cleaning(self) -> None:
+        if self.cleaning is not None:
+            self.cleaning.cancel()
 
     # -- flush and close ----------------------------------------------------------------------
 
@@ -564,5 +585,7 @@ class PartitionLog:
     def abandon(self) -> None:
         """Lets go of all files and writes nothing: for a log that is deleted, or whose disk has
         failed."""
+        if self.cleaning is not None:
+            self.cleaning.cancelled = True
         for segment in self._segments.items:
             segment.close()

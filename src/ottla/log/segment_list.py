@@ -46,6 +46,19 @@ class SegmentList:
         self.bases = self.bases[1:]
         return oldest
 
+    def hold(self, segments: list[Segment]) -> bool:
+        """Whether all of these stand in the list, one behind the other."""
+        slot = bisect_right(self.bases, segments[0].base_offset) - 1
+        return slot >= 0 and self.items[slot : slot + len(segments)] == segments
+
+    def replace(self, segments: list[Segment], replacement: Segment) -> None:
+        """One in the place of several. Lists that somebody holds stay as they were."""
+        check(self.hold(segments), "only neighbours in the list are replaced")
+        slot = bisect_right(self.bases, segments[0].base_offset) - 1
+        behind = slot + len(segments)
+        self.items = [*self.items[:slot], replacement, *self.items[behind:]]
+        self.bases = [*self.bases[:slot], replacement.base_offset, *self.bases[behind:]]
+
     def remove_above(self, files: Files, directory: str, offset: int) -> None:
         """Removes the segments that start above `offset`, with their files.
 
