@@ -198,6 +198,7 @@ class Node:
             config=self.config,
         )
         self._flusher = Flusher(self._pool, self._replicas.storage_failed)
+        self._replicas.on_roll = self._flusher.on_roll
         self._upkeep = LogUpkeep(
             replicas=self._replicas,
             flusher=self._flusher,

@@ -186,7 +186,9 @@ class Segment:
     def load_times(self, file: File) -> None:
         if self.max_timestamp == UNKNOWN:
             self.time_index.open()
-            if not self.time_index.is_sane():
+            # A sealed index has at least the largest timestamp; an empty one was lost.
+            lost = self.size > 0 and self.time_index.entries == 0
+            if lost or not self.time_index.is_sane():
                 self.rebuild_indexes(file)
                 self.time_index.open()
             self.max_timestamp = self.time_index.last_timestamp
@@ -299,9 +301,8 @@ class Segment:
                 cut = self._border_before(file, position, limit, at_least_one)
                 if cut == position:
                     return None
-            else:
-                # The next fetch of a sequential reader starts here: spare it the search.
-                self._remember(read_header(file.read_at(cut, HEADER_SIZE))[BASE_OFFSET], cut)
+            # To look at the batch behind the cut, and so spare a sequential reader its next search,
+            # would read from a disk that the reader has not come to yet, on the loop.
             size = cut - position
         return LogSlice(file, position, size)
 

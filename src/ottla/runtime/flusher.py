@@ -19,6 +19,15 @@ class Flusher:
         self._pool = pool
         self._storage_failed = storage_failed
         self._running: dict[PartitionLog, list[Deferred[None]]] = {}
+        self._sealed_due: set[PartitionLog] = set()
+
+    def on_roll(self, log: PartitionLog) -> None:
+        """Segments that grow no more are synced soon after, so that a restart need not check them;
+        nobody waits for that, and the active segment is left alone."""
+        if log in self._running:
+            self._sealed_due.add(log)
+        else:
+            self._start(log, [], sealed_only=True)
 
     def flush(self, log: PartitionLog) -> Deferred[None]:
         deferred: Deferred[None] = Deferred()
@@ -29,8 +38,10 @@ class Flusher:
             self._start(log, [deferred])
         return deferred
 
-    def _start(self, log: PartitionLog, waiting: list[Deferred[None]]) -> None:
-        job = log.flush_job()
+    def _start(
+        self, log: PartitionLog, waiting: list[Deferred[None]], *, sealed_only: bool = False
+    ) -> None:
+        job = log.flush_job(sealed_only=sealed_only)
         if job is None:
             for deferred in waiting:
                 deferred.resolve(None)
@@ -49,7 +60,9 @@ class Flusher:
             log.flush_done(job)
             for deferred in waiting:
                 deferred.resolve(None)
-            if gathered:
-                self._start(log, gathered)
+            due = log in self._sealed_due
+            self._sealed_due.discard(log)
+            if gathered or due:
+                self._start(log, gathered, sealed_only=not gathered)
 
         self._pool.run(job.run).when_done(synced)

@@ -65,6 +65,7 @@ class LocalReplicas:
         self._log_dirs = log_dirs
         self._config = config
         self._partitions: dict[TopicPartition, Partition] = {}
+        self.on_roll: Callable[[PartitionLog], None] | None = None
         self.on_log_dir_failed: Callable[[LogDir], None] = lambda failed: None
 
     # -- the table --------------------------------------------------------------------------
@@ -232,6 +233,8 @@ class LocalReplicas:
         topic, index = order.topic, order.index
         partition = Partition(topic.name, index, topic.topic_id, order.log_dir.path)
         partition.log = order.opened
+        if order.opened is not None:
+            order.opened.on_roll = self.on_roll
         self._partitions[topic.name, index] = partition
         if order.failure is not None:
             log.error("partition %s-%d is offline: %s", topic.name, index, order.failure)

@@ -118,14 +118,6 @@ def test_parts_are_whole_batches() -> None:
         offsets_of(found)
 
 
-def test_the_place_where_a_part_ends_is_remembered() -> None:
-    segment, positions = a_segment(TEN)
-    found = part(segment, 0, positions[6])
-    assert found is not None
-    following = offsets_of(found)[-1] + 2
-    assert segment._positions[following] == found.size
-
-
 def test_not_too_many_places_are_remembered() -> None:
     segment, _ = a_segment([batch() for _ in range(60)])
     for offset in range(BASE, BASE + 60):
