@@ -19,6 +19,7 @@ MODULES = {
     "group": "ottla.cli.group",
     "config": "ottla.cli.config",
     "log": "ottla.cli.log",
+    "demo": "ottla.cli.demo",
 }
 
 

@@ -75,13 +75,16 @@ class Ownership:
         self._verbose = consumption.verbose
 
     def on_assigned(self, partitions: list[TopicPartition]) -> None:
-        self._tell(f"assigned {names_of(partitions)}")
+        # A member that keeps what it has is assigned nothing, which is no news.
+        if partitions or not self.owned:
+            self._tell(f"assigned {names_of(partitions)}")
         self.owned.update(partitions)
         self._ended.difference_update(partitions)
 
     def on_revoked(self, partitions: list[TopicPartition]) -> None:
         self.before_handover(partitions)
-        self._tell(f"revoked {names_of(partitions)}")
+        if partitions:
+            self._tell(f"revoked {names_of(partitions)}")
         self._drop(partitions)
 
     def on_lost(self, partitions: list[TopicPartition]) -> None:

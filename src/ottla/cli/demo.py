@@ -1,0 +1,134 @@
+"""`ottla demo`: what an event log does, shown with real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.failure import Failure
+from ottla.cli.options import CommandConfig, command_group, connect, read_properties
+
+if TYPE_CHECKING:
+    from ottla.cli.connection import Connection
+    from ottla.cli.demos.greetings import Stage
+    from ottla.cli.demos.teller import Teller
+
+app = command_group("See what an event log does.")
+
+# Ours may be as quick as it likes; elsewhere six seconds is the least that a broker usually takes.
+SESSION_TIMEOUT_MS = 1_000
+SESSION_TIMEOUT_ELSEWHERE_MS = 6_000
+
+
+@app.callback()
+def describe() -> None:
+    """See what an event log does."""
+
+
+@app.command()
+def greetings(
+    *,
+    fast: Annotated[bool, typer.Option("--fast", help="No pauses on a terminal.")] = False,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            metavar="HOST:PORT[,...]",
+            help="Brokers to play it on.  [default: one of its own, gone afterwards]",
+        ),
+    ] = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Tell the story of "Hello, world!" on the topic Greetings.
+
+    Produced, stored, consumed; then a consumer that is killed before its commit (delivered twice)
+    and one that commits first (never twice); two groups that each get everything; a rebalance.
+    Starts a broker of its own in a temporary directory, and ends by itself. The last line has the
+    figures. On other brokers the topic and its groups are deleted afterwards.
+
+    \b
+    Examples:
+      ottla demo greetings
+      ottla demo greetings --fast
+      ottla demo greetings --bootstrap-server 127.0.0.1:9092
+    """
+    from ottla.cli.demos.greetings import Greetings  # noqa: PLC0415 (help needs none of it)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_sigterm_as_interrupt())
+        if bootstrap is None:
+            stage = _own_stage(stack)
+        else:
+            stage = _stage_elsewhere(stack, bootstrap, command_config)
+        story = Greetings(_teller(fast), stage)
+        stack.callback(story.close)
+        story.tell()
+
+
+def _teller(fast: bool) -> Teller:
+    from ottla.cli.demos.teller import PlainTeller, TerminalTeller  # noqa: PLC0415 (the same)
+    from ottla.cli.tables import console  # noqa: PLC0415 (the same)
+
+    return TerminalTeller(console(), fast=fast) if sys.stdout.isatty() else PlainTeller()
+
+
+def _own_stage(stack: contextlib.ExitStack) -> Stage:
+    from ottla.cli.demos.greetings import Stage  # noqa: PLC0415 (the same)
+    from ottla.cli.demos.own_broker import OwnBroker  # noqa: PLC0415 (the same)
+
+    broker = stack.enter_context(OwnBroker())
+    connection = connect(broker.bootstrap, None)
+    return Stage(
+        connection, broker.bootstrap, broker.directory, {}, SESSION_TIMEOUT_MS, broker.data
+    )
+
+
+def _stage_elsewhere(
+    stack: contextlib.ExitStack, bootstrap: str, command_config: Path | None
+) -> Stage:
+    from ottla.cli.demos.greetings import GROUPS, TOPIC, Stage  # noqa: PLC0415 (the same)
+
+    connection = connect(bootstrap, command_config)
+    if TOPIC in {topic.name for topic in connection.topics()}:
+        raise Failure(f"there is a topic {TOPIC} already: the demo would spoil it")
+    taken = {one.group for one in connection.group_admin().groups()} & set(GROUPS)
+    if taken:
+        raise Failure(f"there is a group {min(taken)} already: the demo would spoil it")
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-demo-")))
+    given = {} if command_config is None else read_properties(command_config)
+    stack.callback(_clean_up, connection)
+    return Stage(connection, bootstrap, directory, given, SESSION_TIMEOUT_ELSEWHERE_MS, None)
+
+
+def _clean_up(connection: Connection) -> None:
+    from ottla.cli.demos.greetings import GROUPS, TOPIC  # noqa: PLC0415 (the same)
+
+    for group in GROUPS:
+        # What the story did not come to does not exist.
+        with contextlib.suppress(Failure):
+            connection.group_admin().delete(group)
+    with contextlib.suppress(Failure):
+        connection.delete_topic(TOPIC)
+
+
+@contextlib.contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Either way out leads past the broker and the members, which must not stay behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
