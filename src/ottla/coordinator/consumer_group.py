@@ -44,6 +44,9 @@ from ottla.protocol.error_codes import (
 PROTOCOL_TYPE = "consumer"
 MEMBER_EPOCH_COMMITS_FROM = 9
 
+# Of a group and of its target. Not 0: a member that gets it would seem to join.
+FIRST_EPOCH = 1
+
 NEW_METADATA = MemberMetadata(None, None, "", "", frozenset(), "", -1, None, None)
 NEW_CURRENT = CurrentAssignment(0, -1, STABLE, NO_EPOCHS, NO_EPOCHS)
 _GONE = CurrentAssignment(LEAVING, LEAVING, STABLE, NO_EPOCHS, NO_EPOCHS)
@@ -115,9 +118,9 @@ class ConsumerGroup:
     def __init__(self, group_id: str, memory: MemberMemory) -> None:
         self._memory = memory
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = FIRST_EPOCH
         self.targets_made_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Partitions] = {}

@@ -48,6 +48,7 @@ from ottla.protocol.error_codes import (
     INVALID_SESSION_TIMEOUT,
     MEMBER_ID_REQUIRED,
     NONE,
+    NOT_COORDINATOR,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
     UNKNOWN_SERVER_ERROR,
@@ -130,7 +131,7 @@ class ClassicMembers:
 
     def _on_joined(self, draft: Draft, code: int) -> None:
         group = self._context.groups.get(draft.group.group_id)
-        if code != NONE or not isinstance(group, ConsumerGroup):
+        if code == NOT_COORDINATOR or not isinstance(group, ConsumerGroup):
             return
         member = group.members.get(draft.member_id)
         if member is not None:

@@ -18,6 +18,7 @@ from ottla.coordinator.consumer_group_topics import TopicHashes
 from ottla.coordinator.consumer_records import LEAVING_STATIC, NO_EPOCHS, GroupEpoch
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.shard import Outcome, R, Record
+from ottla.protocol.error_codes import NOT_COORDINATOR
 
 log = logging.getLogger("ottla.coordinator")
 
@@ -46,9 +47,18 @@ class ConsumerDepartures:
             records = downgrade.records()
             reason = "it was a consumer group until its last such member left"
             return Outcome(records, response, lambda code: downgrade.settle(code, reason))
+        records = self._removal(group, gone)
+        return Outcome(records, response, lambda code: self._on_removed(group, gone, code))
+
+    def _on_removed(self, group: ConsumerGroup, gone: list[ConsumerMember], code: int) -> None:
+        if code == NOT_COORDINATOR:
+            return
         for member in gone:
-            self.timeouts.forget(group.group_id, member.member_id)
-        return Outcome(self._removal(group, gone), response)
+            if group.members.get(member.member_id) is member:
+                # The records could not be written: it may stay, and has to be heard of again.
+                self.timeouts.resume(group, member)
+            else:
+                self.timeouts.forget(group.group_id, member.member_id)
 
     def _removal(self, group: ConsumerGroup, gone: list[ConsumerMember]) -> list[Record]:
         group_id = group.group_id

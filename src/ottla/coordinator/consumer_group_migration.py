@@ -40,7 +40,7 @@ from ottla.coordinator.group_config import GroupConfig
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.member_memory import MemberMemory
 from ottla.coordinator.shard import Record
-from ottla.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE
+from ottla.protocol.error_codes import GROUP_ID_NOT_FOUND, NOT_COORDINATOR
 
 log = logging.getLogger("ottla.coordinator")
 
@@ -66,7 +66,7 @@ def upgrade(
         for member in group.members.values():
             subscription = _subscription_of(group, member)
             names.update(subscription.topics)
-            held = _held_by(member, image)
+            held = _held_by(member, group_id, image)
             metadata = _metadata_of(member, subscription)
             epochs = {one: dict.fromkeys(held[one], group.generation) for one in held}
             current = CurrentAssignment(
@@ -111,15 +111,16 @@ def _subscription_of(group: ClassicGroup, member: ClassicMember) -> Subscription
     return read_subscription(member.metadata_for(protocol))
 
 
-def _held_by(member: ClassicMember, image: ClusterView) -> Partitions:
+def _held_by(member: ClassicMember, group_id: str, image: ClusterView) -> Partitions:
     if not member.assignment:
         return {}
     assignment = read_assignment(member.assignment)
     if assignment.user_data:
-        raise ProtocolError(
-            GROUP_ID_NOT_FOUND,
-            "Cannot upgrade the group because a custom assignor tells its members more than their "
-            "partitions. Switch to a default assignor before the upgrade.",
+        # It would be lost.
+        raise _no_upgrade(
+            group_id,
+            "an unsupported custom assignor is in use. Please refer to the documentation or "
+            "switch to a default assignor before re-attempting the upgrade.",
         )
     return {
         image.topics[topic].topic_id: frozenset(partitions)
@@ -229,8 +230,9 @@ class Downgrade:
 
     def settle(self, code: int, reason: str | None) -> None:
         """Its members are classic ones now; with a `reason` they have to join anew."""
-        if code != NONE:
+        if code == NOT_COORDINATOR:
             return
+        # Whatever became of the answer, it is what is in the log that counts.
         group = self._context.groups.get(self._group.group_id)
         if isinstance(group, ClassicGroup):
             for member in group.members.values():

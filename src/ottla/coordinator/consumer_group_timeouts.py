@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.coordinator.consumer_group import ConsumerGroup, ConsumerMember
+from ottla.coordinator.consumer_records import UNREVOKED
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.shard import NOTHING, Outcome
 
@@ -129,8 +130,20 @@ class ConsumerTimeouts:
 
     # -- ends -------------------------------------------------------------------------------
 
+    def resume(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """A member that no timer looks after, as after loading: its time begins now."""
+        member.timer_due_ms = None
+        self.touch(group, member)
+        current, metadata = member.current, member.metadata
+        if current.state == UNREVOKED and metadata.classic is None:
+            self.expect_revocation(
+                group.group_id,
+                member.member_id,
+                current.member_epoch,
+                metadata.rebalance_timeout_ms,
+            )
+
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member goes. Should that fail, it is forgotten only once it has not been heard of."""
         self.revocation_is_over(group_id, member_id)
         self.join_is_over(group_id, member_id)
         self.sync_is_over(group_id, member_id)

@@ -39,12 +39,16 @@ from ottla.coordinator.consumer_records import (
     JOINING,
     LEAVING,
     LEAVING_STATIC,
-    UNREVOKED,
     MemberMetadata,
 )
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.shard import NOTHING, Caller, Fields, Outcome, Record
-from ottla.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_MEMBER_ID
+from ottla.protocol.error_codes import (
+    GROUP_ID_NOT_FOUND,
+    NONE,
+    NOT_COORDINATOR,
+    UNKNOWN_MEMBER_ID,
+)
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -98,9 +102,12 @@ class ConsumerGroups:
         return Outcome(draft.records, fields, lambda code: self._on_joined(request.group_id, code))
 
     def _on_joined(self, group_id: str, code: int) -> None:
-        """A new member exists only now; of a group that was a classic one, all members are new."""
+        """A new member exists only now; of a group that was a classic one, all members are new.
+
+        Also if we were too slow for the client: what is in the log is there, and has to time out.
+        """
         group = self._context.groups.get(group_id)
-        if code == NONE and isinstance(group, ConsumerGroup):
+        if code != NOT_COORDINATOR and isinstance(group, ConsumerGroup):
             for member in group.members.values():
                 if member.timer_due_ms is None:
                     self._timeouts.touch(group, member)
@@ -237,15 +244,7 @@ class ConsumerGroups:
     def on_loaded(self) -> Outcome[None]:
         for group in self._groups():
             for member in group.members.values():
-                self._timeouts.touch(group, member)
-                current = member.current
-                if current.state == UNREVOKED and member.metadata.classic is None:
-                    self._timeouts.expect_revocation(
-                        group.group_id,
-                        member.member_id,
-                        current.member_epoch,
-                        member.metadata.rebalance_timeout_ms,
-                    )
+                self._timeouts.resume(group, member)
         return NOTHING
 
     def on_image(self, image: ClusterView) -> Outcome[None]:

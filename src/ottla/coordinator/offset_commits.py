@@ -7,13 +7,14 @@ offsets themselves are in `offsets` and change by replay alone.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ottla.coordinator import offsets_records as formats
 from ottla.coordinator.classic_group import ClassicGroup
 from ottla.coordinator.classic_groups import ClassicGroups
 from ottla.coordinator.cluster_view import ClusterView, TopicView
+from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.offsets_records import NO_TIMESTAMP, NO_TOPIC_ID, Commit
@@ -24,6 +25,7 @@ from ottla.protocol.error_codes import (
     ILLEGAL_GENERATION,
     NONE,
     OFFSET_METADATA_TOO_LARGE,
+    STALE_MEMBER_EPOCH,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSTABLE_OFFSET_COMMIT,
@@ -34,6 +36,9 @@ GROUP_NOT_FOUND_FROM = 9
 
 # So many commits are looked at in one turn of the loop: about 5 ms.
 SWEEP_COMMITS_MAX = 10_000
+
+# The codes of a member epoch that is not the newest.
+_OTHER_EPOCH = (STALE_MEMBER_EPOCH, ILLEGAL_GENERATION)
 
 _MINUTE_MS = 60_000
 _NO_PARTITIONS: Mapping[int, Any] = {}
@@ -94,13 +99,29 @@ class OffsetCommits:
             if generation < 0:
                 return NONE
             return GROUP_ID_NOT_FOUND if api_version >= GROUP_NOT_FOUND_FROM else ILLEGAL_GENERATION
-        return group.check_commit(
+        code = group.check_commit(
             request.member_id,
             request.group_instance_id,
             generation,
             api_version,
             transactional=False,
         )
+        if code in _OTHER_EPOCH and isinstance(group, ConsumerGroup):
+            places = self._places_of(request, api_version)
+            return group.check_older_commit(request.member_id, generation, places)
+        return code
+
+    def _places_of(self, request: Any, api_version: int) -> Iterator[tuple[uuid.UUID, int]]:
+        """Ids and partitions of what there is and can be committed."""
+        metadata_max = self._context.config.offset_metadata_max_bytes
+        for asked in request.topics:
+            topic, _ = _resolve(self._context.image, asked, api_version)
+            if topic is None:
+                continue
+            for one in asked.partitions:
+                is_short = len(one.committed_metadata or "") <= metadata_max
+                if is_short and one.partition_index in topic.partitions:
+                    yield topic.topic_id, one.partition_index
 
     # -- OffsetFetch ------------------------------------------------------------------------
 
