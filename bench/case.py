@@ -51,7 +51,7 @@ class Case:
     issue: int
     figures: tuple[Figure, ...]
     run: Callable[[Side, Sizes], Figures]
-    needs_groups: bool = False
+    needs_api: int | None = None  # an API key; without it the broker cannot be asked this yet
     block: str = MAIN
 
 

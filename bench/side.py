@@ -15,8 +15,6 @@ from pathlib import Path
 
 from bench.brokers import KINDS, SHARED_SETTINGS, Broker
 from bench.topics import create_topic, delete_topics
-from bench.wire import advertised
-from ottla.protocol.api_keys import FIND_COORDINATOR
 
 DELETE_SECONDS_MAX = 10
 _POLL_S = 0.05
@@ -38,9 +36,6 @@ class Side:
 
     def start(self) -> None:
         self.broker.start()
-
-    def has_groups(self) -> bool:
-        return FIND_COORDINATOR in advertised(self.broker.bootstrap)
 
     def prepare_once(self, name: str, prepare: Callable[[Broker], None]) -> None:
         """What is prepared in the main broker stays for all rounds."""

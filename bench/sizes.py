@@ -40,7 +40,8 @@ class Sizes:
     partitions: int
     # Groups (issue 4).
     commit_seconds: float
-    rebalances: int
+    rebalances_classic: int
+    rebalances_consumer: int
     reload_commits: int
     lag_groups: int
 
@@ -70,7 +71,8 @@ FULL = Sizes(
     connections=1_000,
     partitions=10_000,
     commit_seconds=6,
-    rebalances=20,
+    rebalances_classic=100,
+    rebalances_consumer=6,
     reload_commits=1_000_000,
     lag_groups=1_000,
 )
@@ -96,7 +98,8 @@ QUICK = Sizes(
     connections=1_000,
     partitions=2_000,
     commit_seconds=2,
-    rebalances=4,
+    rebalances_classic=20,
+    rebalances_consumer=2,
     reload_commits=200_000,
     lag_groups=200,
 )

@@ -11,6 +11,7 @@ from bench.loads import run_load
 from bench.side import Side
 from bench.sizes import KIB, Sizes
 from bench.warm_up import KEPT_1K, KEPT_100B
+from ottla.protocol.api_keys import FIND_COORDINATOR
 
 
 def consume_1k(side: Side, sizes: Sizes) -> Figures:
@@ -52,7 +53,7 @@ CONSUME_CASES = (
         4,
         FIGURES,
         consume_java_1k,
-        needs_groups=True,
+        needs_api=FIND_COORDINATOR,
     ),
     Case(
         "consume_java_100b",
@@ -60,6 +61,6 @@ CONSUME_CASES = (
         4,
         FIGURES,
         consume_java_100b,
-        needs_groups=True,
+        needs_api=FIND_COORDINATOR,
     ),
 )

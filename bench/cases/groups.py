@@ -13,6 +13,7 @@ from bench.loads import run_load
 from bench.side import Side
 from bench.sizes import Sizes
 from bench.topics import create_topic
+from ottla.protocol.api_keys import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR
 
 MEMBERS = 50
 REBALANCE_PARTITIONS = 500
@@ -46,14 +47,14 @@ def _commits(side: Side, clients: int, seconds: float) -> Figures:
 
 
 def rebalance_classic(side: Side, sizes: Sizes) -> Figures:
-    return _rebalance(side, sizes, "rebalance_classic")
+    return _rebalance(side, "rebalance_classic", sizes.rebalances_classic)
 
 
 def rebalance_consumer(side: Side, sizes: Sizes) -> Figures:
-    return _rebalance(side, sizes, "rebalance_consumer")
+    return _rebalance(side, "rebalance_consumer", sizes.rebalances_consumer)
 
 
-def _rebalance(side: Side, sizes: Sizes, load: str) -> Figures:
+def _rebalance(side: Side, load: str, times: int) -> Figures:
     return run_load(
         load,
         bootstrap=side.broker.bootstrap,
@@ -61,7 +62,7 @@ def _rebalance(side: Side, sizes: Sizes, load: str) -> Figures:
         topic=_kept_topic(side, "rebalance", REBALANCE_PARTITIONS),
         partitions=REBALANCE_PARTITIONS,
         members=MEMBERS,
-        times=sizes.rebalances,
+        times=times,
     )
 
 
@@ -132,15 +133,15 @@ def _rebalance_figures(at_most: float) -> tuple[Figure, ...]:
 
 
 GROUP_CASES = (
-    Case("commits_1", "commits by one client", 4, COMMIT_FIGURES, commits_1, True),
-    Case("commits_50", "commits by 50 clients", 4, COMMIT_FIGURES, commits_50, True),
+    Case("commits_1", "commits by one client", 4, COMMIT_FIGURES, commits_1, FIND_COORDINATOR),
+    Case("commits_50", "commits by 50 clients", 4, COMMIT_FIGURES, commits_50, FIND_COORDINATOR),
     Case(
         "rebalance_classic",
         "50 members over 500 partitions, classic",
         4,
         _rebalance_figures(0.8),
         rebalance_classic,
-        needs_groups=True,
+        needs_api=FIND_COORDINATOR,
     ),
     Case(
         "rebalance_consumer",
@@ -148,7 +149,7 @@ GROUP_CASES = (
         4,
         _rebalance_figures(1.05),
         rebalance_consumer,
-        needs_groups=True,
+        needs_api=CONSUMER_GROUP_HEARTBEAT,
     ),
     Case(
         "lag",
@@ -159,7 +160,7 @@ GROUP_CASES = (
             Figure("cpu_ms", "broker CPU", "ms"),
         ),
         lag,
-        needs_groups=True,
+        needs_api=FIND_COORDINATOR,
     ),
     Case(
         "coordinator_load",
@@ -170,7 +171,7 @@ GROUP_CASES = (
             Figure("after_start_s", "first metadata to all loaded", "s"),
         ),
         coordinator_load,
-        needs_groups=True,
+        needs_api=FIND_COORDINATOR,
         block=RELOAD,
     ),
 )

@@ -7,6 +7,7 @@ from bench.kafka_tools import end_to_end_latency
 from bench.loads import run_load
 from bench.side import Side
 from bench.sizes import Sizes
+from ottla.protocol.api_keys import FIND_COORDINATOR
 
 SIZE = 200
 
@@ -43,6 +44,6 @@ LATENCY_CASES = (
         4,
         FIGURES,
         latency_java,
-        needs_groups=True,
+        needs_api=FIND_COORDINATOR,
     ),
 )

@@ -12,6 +12,7 @@ from bench import __main__ as command
 from bench.__main__ import chosen_cases, main, parse, write
 from bench.case import BLOCKS
 from bench.cases import ALL_CASES
+from ottla.protocol.api_keys import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR
 from tests.unit.bench.runs import SPEED, a_case, an_outcome, results_of
 
 
@@ -42,10 +43,12 @@ def test_names_are_unique_and_every_block_is_run() -> None:
 
 
 def test_cases_about_groups_wait_until_there_are_groups() -> None:
-    without = chosen_cases([], has_groups=False)
-    assert {case.issue for case in without} == {3}
-    assert {case.issue for case in chosen_cases([], has_groups=True)} == {3, 4}
-    assert chosen_cases(["commits_1"], has_groups=False) == []
+    assert {case.issue for case in chosen_cases([], {0, 1, 2, 3})} == {3}
+    assert chosen_cases(["commits_1"], {0, 1, 2, 3}) == []
+    classic = [case.name for case in chosen_cases([], {FIND_COORDINATOR})]
+    assert {case.name for case in ALL_CASES} - set(classic) == {"rebalance_consumer"}
+    both = chosen_cases([], {FIND_COORDINATOR, CONSUMER_GROUP_HEARTBEAT})
+    assert both == list(ALL_CASES)
 
 
 def test_every_row_of_the_issues_is_in_the_table() -> None:
