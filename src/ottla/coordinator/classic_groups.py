@@ -312,11 +312,10 @@ class ClassicGroups:
 
     def leave(self, request: Any, caller: Caller) -> Outcome[Fields]:
         group = self._find(request.group_id)
+        count = 0 if group is None else len(group.members)
         results = []
-        has_left = False
         for one in request.members:
             code = UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, one)
-            has_left |= code == NONE
             results.append(
                 {
                     "member_id": one.member_id,
@@ -325,8 +324,11 @@ class ClassicGroups:
                 }
             )
         fields: Fields = {"error_code": NONE, "members": results}
-        if group is None or not has_left:
+        if group is None:
             return Outcome((), fields)
+        if len(group.members) == count:
+            # Who had no more than an id is missed by nobody, except in a rebalance that waits.
+            return Outcome(self._rebalance.complete_if_all_joined(group), fields)
         return Outcome(self._rebalance.after_departure(group, "members have left"), fields)
 
     def _leave_one(self, group: ClassicGroup, one: Any) -> int:
@@ -348,9 +350,11 @@ class ClassicGroups:
         group = self._find(group_id)
         if group is None:
             is_told = api_version >= 6
+            is_other = group_id in self._context.groups
+            message = f"Group {group_id} {'is not a classic group' if is_other else 'not found'}."
             return {
                 "error_code": GROUP_ID_NOT_FOUND if is_told else NONE,
-                "error_message": f"Group {group_id} not found." if is_told else None,
+                "error_message": message if is_told else None,
                 "group_id": group_id,
                 "group_state": DEAD,
                 "protocol_type": "",
