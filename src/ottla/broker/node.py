@@ -28,7 +28,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata import nodes, paths
 from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.changes import image_from_snapshot
-from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.configs.broker_config import BrokerConfig, connections_per_ip_overrides
 from ottla.metadata.configs.listeners import ListenerSpec, is_loopback, parse_listeners
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.store import MetadataStore, StoreRefused
@@ -104,7 +104,8 @@ class Node:
         setting = self.config.get_int
         limits = ConnectionLimits(
             lambda: self.config.get_int("max.connections"),
-            lambda address: self.config.get_int("max.connections.per.ip"),
+            self._connections_per_address_max,
+            lambda: self.config.get_int("max.connection.creation.rate"),
         )
         self._processor = Processor(
             loop=self._loop,
@@ -130,7 +131,10 @@ class Node:
                     spec.host,
                     spec.port,
                     max(setting("socket.listen.backlog.size"), BACKLOG_MIN),
-                    (-1, -1),
+                    (
+                        self._buffer_bytes("socket.send.buffer.bytes"),
+                        self._buffer_bytes("socket.receive.buffer.bytes"),
+                    ),
                 )
             except OSError as refused:
                 raise ConfigError(
@@ -139,6 +143,15 @@ class Node:
             self._acceptors.append((acceptor, spec))
             self._bound.append((spec.host, port))
             self._advertise(spec, port)
+
+    def _connections_per_address_max(self, address: str) -> int:
+        overrides = connections_per_ip_overrides(self.config)
+        return overrides.get(address, self.config.get_int("max.connections.per.ip"))
+
+    def _buffer_bytes(self, name: str) -> int:
+        """-1 leaves the size to the kernel, which finds a better one than Kafka's 100 KiB; what
+        somebody has set is kept to."""
+        return self.config.get_int(name) if self.config.is_set(name) else -1
 
     def _advertise(self, spec: ListenerSpec, port: int) -> None:
         for advertised in self._listeners.advertised:

@@ -21,11 +21,17 @@ OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno
 class ConnectionLimits:
     """How many connections there may be; read anew for each, since the settings are dynamic."""
 
-    __slots__ = ("per_address_max", "total_max")
+    __slots__ = ("per_address_max", "per_second_max", "total_max")
 
-    def __init__(self, total_max: Callable[[], int], per_address_max: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        total_max: Callable[[], int],
+        per_address_max: Callable[[str], int],
+        per_second_max: Callable[[], int],
+    ) -> None:
         self.total_max = total_max
         self.per_address_max = per_address_max
+        self.per_second_max = per_second_max
 
 
 class Acceptor:
@@ -45,6 +51,8 @@ class Acceptor:
         self._limits = limits
         self._socket: socket.socket | None = None
         self._buffer_bytes = (-1, -1)
+        self._second = 0
+        self._accepted_this_second = 0
 
     def bind(self, host: str, port: int, backlog: int, buffer_bytes: tuple[int, int]) -> int:
         """Bind and return the port (a free one for 0). Nothing is accepted before `start`."""
@@ -74,7 +82,7 @@ class Acceptor:
 
     def _on_acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_TURN_MAX):
-            if self._socket is None:
+            if self._socket is None or self._is_too_fast():
                 return
             try:
                 connected, address = self._socket.accept()
@@ -86,6 +94,20 @@ class Acceptor:
                     return
                 continue  # that peer went away between SYN and accept
             self._take(connected, str(address[0]))
+
+    def _is_too_fast(self) -> bool:
+        """Past the rate, the rest waits in the backlog for the next second."""
+        now_ms = self._processor.now_ms()
+        if now_ms // 1000 != self._second:
+            self._second = now_ms // 1000
+            self._accepted_this_second = 0
+        self._accepted_this_second += 1
+        if self._accepted_this_second <= self._limits.per_second_max():
+            return False
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.call_later((1000 - now_ms % 1000) / 1000, self.start)
+        return True
 
     def _take(self, connected: socket.socket, address: str) -> None:
         processor = self._processor

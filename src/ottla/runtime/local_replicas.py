@@ -184,14 +184,30 @@ class LocalReplicas:
             finished.resolve(None)
             return finished
 
-        def opened(outcome: Deferred[None]) -> None:
-            outcome.result()
-            for order in orders:
-                self._install(order)
-            finished.resolve(None)
+        shares = self._shares(orders)
+        left = len(shares)
 
-        self._pool.run(self._open_all, orders).when_done(opened)
+        def opened(outcome: Deferred[None]) -> None:
+            nonlocal left
+            outcome.result()
+            left -= 1
+            if left == 0:
+                for order in orders:
+                    self._install(order)
+                finished.resolve(None)
+
+        for share in shares:
+            self._pool.run(self._open_all, share).when_done(opened)
         return finished
+
+    def _shares(self, orders: list[OpenOrder]) -> list[list[OpenOrder]]:
+        """What each thread opens: `num.recovery.threads.per.data.dir` of them for each log dir."""
+        threads = max(self._config.get_int("num.recovery.threads.per.data.dir"), 1)
+        shares = []
+        for log_dir in self._log_dirs:
+            of_dir = [order for order in orders if order.log_dir is log_dir]
+            shares += [of_dir[first::threads] for first in range(threads)]
+        return [share for share in shares if share]
 
     def _open_all(self, orders: list[OpenOrder]) -> None:
         """In the pool."""

@@ -24,7 +24,11 @@ from ottla.runtime.local_replicas import LocalReplicas
 
 log = logging.getLogger("ottla.runtime")
 
-FLUSH_CHECK_MS_MIN = 100
+INTERVAL_MS_MIN = 100
+INTERVAL_MS_MAX = 86_400_000
+# In Kafka, log.flush.scheduler.interval.ms is "never" unless it is set; flush.ms of a topic is a
+# promise all the same, so it is looked after once a second.
+FLUSH_CHECK_MS = 1_000
 Offsets = dict[TopicPartition, int]
 
 
@@ -51,16 +55,19 @@ class LogUpkeep:
         self._written: dict[tuple[str, str], Offsets] = {}
 
     def start(self) -> None:
-        setting = self._config().get_int
-        self._every(lambda: setting("log.retention.check.interval.ms"), self.apply_retention)
-        self._every(
-            lambda: setting("log.flush.offset.checkpoint.interval.ms"), self.checkpoint_recovery
-        )
-        self._every(
-            lambda: setting("replica.high.watermark.checkpoint.interval.ms"),
-            self.checkpoint_watermarks,
-        )
-        self._every(lambda: 1_000, self.flush_by_time)
+        for name, work in (
+            ("log.retention.check.interval.ms", self.apply_retention),
+            ("log.flush.offset.checkpoint.interval.ms", self.checkpoint_recovery),
+            ("log.flush.start.offset.checkpoint.interval.ms", self.checkpoint_log_starts),
+            ("replica.high.watermark.checkpoint.interval.ms", self.checkpoint_watermarks),
+            ("producer.id.expiration.check.interval.ms", self.expire_producers),
+        ):
+            self._every(partial(self._interval_ms, name), work)
+        self._every(lambda: FLUSH_CHECK_MS, self.flush_by_time)
+
+    def _interval_ms(self, name: str) -> int:
+        """Read anew each time, since some of them are dynamic."""
+        return min(self._config().get_int(name), INTERVAL_MS_MAX)
 
     def stop(self) -> None:
         for timer in self._pending:
@@ -74,12 +81,13 @@ class LogUpkeep:
 
         timer: list[Timer] = []
 
-        def arm() -> None:
-            entry = self._timers.call_later(max(interval_ms(), FLUSH_CHECK_MS_MIN), fire)
+        def arm(delay_ms: int | None = None) -> None:
+            due_ms = interval_ms() if delay_ms is None else delay_ms
+            entry = self._timers.call_later(max(due_ms, INTERVAL_MS_MIN), fire)
             timer[:] = [entry]
             self._pending.append(entry)
 
-        arm()
+        arm(min(interval_ms(), self._config().get_int("log.initial.task.delay.ms")))
 
     # -- retention --------------------------------------------------------------------------
 
@@ -93,7 +101,6 @@ class LogUpkeep:
 
     def _retain(self, partition: Partition, held: PartitionLog, now_ms: int) -> None:
         deleted = held.apply_retention(now_ms, partition.high_watermark)
-        held.expire_producers(now_ms)
         for segment in deleted:
             log.info(
                 "%s-%d: segment %d is past retention",
@@ -104,6 +111,11 @@ class LogUpkeep:
             self._timers.call_later(
                 held.config.file_delete_delay_ms, partial(self._unlink, segment.paths)
             )
+
+    def expire_producers(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for _, held in self._replicas.online():
+            held.expire_producers(now_ms)
 
     def _unlink(self, paths: list[str]) -> None:
         def remove() -> None:
@@ -133,12 +145,15 @@ class LogUpkeep:
     def checkpoint_recovery(self) -> None:
         for log_dir in self._online_dirs():
             points = {_key(held): held.recovery_point for held in self._held(log_dir)}
+            self._write(log_dir, "recovery", points, log_dir.write_recovery_points)
+
+    def checkpoint_log_starts(self) -> None:
+        for log_dir in self._online_dirs():
             starts = {
                 _key(held): held.log_start_offset
                 for held in self._held(log_dir)
                 if held.log_start_offset > held.first_segment_offset
             }
-            self._write(log_dir, "recovery", points, log_dir.write_recovery_points)
             self._write(log_dir, "start", starts, log_dir.write_log_start_offsets)
 
     def checkpoint_watermarks(self) -> None:

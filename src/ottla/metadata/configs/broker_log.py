@@ -182,7 +182,7 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
     boolean(
         "log.preallocate",
         False,
-        about="Default of preallocate: whether a new segment file is given its full size at once.",
+        about="Default of preallocate, which has no effect here.",
         mode=CLUSTER_WIDE,
     ),
     long(

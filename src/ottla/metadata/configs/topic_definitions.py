@@ -146,7 +146,12 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         ),
     ),
     boolean(
-        "preallocate", False, about="Whether a new segment file is given its full size at once."
+        "preallocate",
+        False,
+        about=(
+            "Whether a new segment file is given its full size at once. Files here grow as they are "
+            "written: no effect."
+        ),
     ),
     long(
         "retention.bytes",
