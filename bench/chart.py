@@ -14,7 +14,7 @@ from bench.report import short, verdict
 from bench.results import Results, Row, rows_of
 
 ROW_HEIGHT = 22
-LABEL_WIDTH = 400
+LABEL_WIDTH = 460
 PLOT_WIDTH = 420
 VALUE_WIDTH = 190
 TOP = 58
