@@ -149,8 +149,8 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         "preallocate",
         False,
         about=(
-            "Whether a new segment file is given its full size at once. Files here grow as they are "
-            "written: no effect."
+            "Whether a new segment file is given its full size at once. Files here grow as they "
+            "are written: no effect."
         ),
     ),
     long(

@@ -1,0 +1,79 @@
+"""Goal: what `ottla.testing` promises to people who test their own programs with it.
+Method: stock clients against the broker inside this very process.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Broker
+from tests.compat.confluent import create_topic, read_values, send_values, watermarks
+from tests.compat.nodes import wait_until
+
+
+def test_a_stock_client_uses_it_like_any_broker() -> None:
+    with Broker() as broker:
+        topic = create_topic(broker.bootstrap)
+        send_values(broker.bootstrap, topic, [b"one", b"two"])
+        assert read_values(broker.bootstrap, topic) == [b"one", b"two"]
+
+
+def test_nothing_is_left_behind() -> None:
+    before = set(threading.enumerate())
+    with Broker() as broker:
+        create_topic(broker.bootstrap)
+        data = Path(broker.data_dir)
+        assert data.exists()
+    assert not data.exists()
+    left = [one for one in set(threading.enumerate()) - before if "ottla" in one.name]
+    assert left == []
+
+
+def test_a_week_passes_in_a_moment() -> None:
+    with Broker({"log.retention.check.interval.ms": 1000}) as broker:
+        topic = create_topic(broker.bootstrap, configs={"retention.ms": "604800000"})
+        send_values(broker.bootstrap, topic, [b"old"] * 3)
+        assert watermarks(broker.bootstrap, topic) == (0, 3)
+        broker.advance(days=8)
+        wait_until(
+            lambda: watermarks(broker.bootstrap, topic) == (3, 3), 10, "what is old is gone"
+        )
+
+
+def test_a_restart_keeps_the_data_and_the_port() -> None:
+    with Broker() as broker:
+        topic = create_topic(broker.bootstrap)
+        send_values(broker.bootstrap, topic, [b"kept"])
+        address = broker.bootstrap
+        broker.restart()
+        assert broker.bootstrap == address
+        assert read_values(broker.bootstrap, topic) == [b"kept"]
+
+
+def test_settings_have_kafkas_names() -> None:
+    with Broker({"num.partitions": 3, "auto.create.topics.enable": False}) as broker:
+        topic = create_topic(broker.bootstrap, partitions=-1)
+        send_values(broker.bootstrap, topic, [b"x"])
+
+
+def test_a_data_dir_in_use_is_refused(tmp_path: Path) -> None:
+    with Broker(data_dir=str(tmp_path)), pytest.raises(Exception, match="in use"):
+        Broker(data_dir=str(tmp_path)).start()
+
+
+def test_several_run_side_by_side() -> None:
+    with Broker() as one, Broker() as other:
+        topic = create_topic(one.bootstrap)
+        send_values(one.bootstrap, topic, [b"here"])
+        assert one.bootstrap != other.bootstrap
+        assert read_values(one.bootstrap, topic) == [b"here"]
+
+
+@pytest.mark.ottla(num_partitions=2)
+def test_the_fixture_gives_a_fresh_one(ottla_broker: Broker) -> None:
+    topic = create_topic(ottla_broker.bootstrap)
+    send_values(ottla_broker.bootstrap, topic, [b"by fixture"])
+    assert read_values(ottla_broker.bootstrap, topic) == [b"by fixture"]
