@@ -269,6 +269,8 @@ class ConsumerGroups:
         return NOTHING
 
     def unload(self) -> None:
+        for group in self._groups():
+            self._forget(group)
         self._patterns.unload()
         self._timeouts.unload()
 

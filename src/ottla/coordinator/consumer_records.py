@@ -134,7 +134,7 @@ def member_record(group_id: str, member_id: str, value: MemberMetadata) -> Recor
             _string(value.pattern),
             _INT32.pack(value.rebalance_timeout_ms),
             _nullable(value.assignor),
-            _NO_TAGS if value.classic is None else _tagged_classic(value.classic),
+            _tagged_classic(value.classic),
         )
     )
     return Record(_key(MEMBER_KEY, group_id, member_id), encoded, (group_id, member_id, value))
@@ -280,7 +280,7 @@ def _read_member(reader: _Reader) -> MemberMetadata:
 
 def _read_classic(tagged: bytes) -> ClassicMetadata | None:
     reader = _Reader(tagged)
-    if reader.int8() < 0:
+    if reader.unsigned_varint() == 0:
         return None
     session_timeout_ms = reader.int32()
     protocols = []
@@ -375,7 +375,9 @@ def _epochs(held: Epochs) -> bytes:
     return b"".join(parts)
 
 
-def _tagged_classic(classic: ClassicMetadata) -> bytes:
+def _tagged_classic(classic: ClassicMetadata | None) -> bytes:
+    if classic is None:
+        return _ONE_TAG_0 + b"\x01\x00"  # Kafka writes it down that there is none
     parts = [
         b"\x01",  # it is not null
         _INT32.pack(classic.session_timeout_ms),

@@ -53,6 +53,8 @@ SERVED: dict[int, tuple[str, int, int]] = {
     57: ("api_57_update_features", 0, 2),
     60: ("api_60_describe_cluster", 0, 2),
     61: ("api_61_describe_producers", 0, 0),
+    68: ("api_68_consumer_group_heartbeat", 0, 1),
+    69: ("api_69_consumer_group_describe", 0, 1),
     74: ("api_74_list_config_resources", 0, 1),
     75: ("api_75_describe_topic_partitions", 0, 0),
 }

@@ -17,11 +17,15 @@ from ottla.metadata.store import Write
 from ottla.protocol.error_codes import INVALID_UPDATE_VERSION, NONE
 
 METADATA_VERSION = "metadata.version"
+GROUP_VERSION = "group.version"
 
-SUPPORTED: Mapping[str, tuple[int, int]] = {METADATA_VERSION: (7, 30)}
-"""Feature -> lowest and highest level that this broker can work with (30 is 4.3-IV0)."""
+SUPPORTED: Mapping[str, tuple[int, int]] = {METADATA_VERSION: (7, 30), GROUP_VERSION: (0, 1)}
+"""Feature -> lowest and highest level that this broker can work with (30 is 4.3-IV0).
 
-FINALIZED: Mapping[str, int] = {METADATA_VERSION: 30}
+Level 1 of `group.version` is the consumer protocol (KIP-848).
+"""
+
+FINALIZED: Mapping[str, int] = {METADATA_VERSION: 30, GROUP_VERSION: 1}
 """The levels that a new cluster begins with."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

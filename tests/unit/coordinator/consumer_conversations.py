@@ -3,8 +3,8 @@
 Each conversation is a list of steps in order: an API key, a version and the fields of a request.
 `$id:NAME` stands for the id of topic NAME, `$group` for the group, which has a name of its own in
 every conversation, `$member` for the id that the last classic member got, and NOW, NOW + 1 and the
-like for the epoch that the member was told last. Answers are in `consumer_answers.jsonl`, one line a step; what is new in every
-run (ids that the broker makes, times) is left out of them.
+like for the epoch that the member was told last. Answers are in `consumer_answers.jsonl`, one line
+a step; what is new in every run (ids that the broker makes, times) is left out of them.
 
 The broker's settings for it are SETTINGS: one assignment follows the other at once, and no more
 than five members are let in.

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ottla.handlers import api_18_api_versions as module
-from ottla.metadata import features
 from ottla.protocol.messages import encode_response
 from tests.unit.handlers.read_fakes import FakeServices, an_image, ask, versions_of
 
@@ -39,18 +38,16 @@ def test_ranges_and_features(version: int) -> None:
     if version < 3:
         assert list(answer["supported_features"]) == []
         return
-    assert answer["supported_features"] == [METADATA_VERSION]
+    assert answer["supported_features"][0] == METADATA_VERSION
     assert answer["finalized_features_epoch"] == 0
-    level = {"name": "metadata.version", "max_version_level": 30, "min_version_level": 30}
-    assert answer["finalized_features"] == [level]
+    assert answer["finalized_features"] == [
+        {"name": "metadata.version", "max_version_level": 30, "min_version_level": 30},
+        {"name": "group.version", "max_version_level": 1, "min_version_level": 1},
+    ]
 
 
 @pytest.mark.parametrize(("version", "shown"), [(3, False), (4, True)])
-def test_a_feature_from_level_zero_is_kept_from_older_clients(
-    version: int, shown: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    supported = {**features.SUPPORTED, "group.version": (0, 1)}
-    monkeypatch.setattr(features, "SUPPORTED", supported)
+def test_a_feature_from_level_zero_is_kept_from_older_clients(version: int, shown: bool) -> None:
     told = api_versions(version)["supported_features"]
     assert ("group.version" in [feature["name"] for feature in told]) is shown
     assert METADATA_VERSION in told

@@ -20,7 +20,7 @@ def test_everything_new() -> None:
     store.commit(decide_cluster_id(None, None, "fresh"))
     image = image_from_snapshot(store.load())
     assert image.cluster_id == "fresh"
-    assert image.features == {"metadata.version": 30}
+    assert image.features == {"metadata.version": 30, "group.version": 1}
     node = store.load().nodes[paths.CLUSTER_ID]
     assert decide_cluster_id(node, "fresh", "other") == []
 

@@ -44,7 +44,7 @@ def test_a_cluster_as_loaded() -> None:
     image = cluster.image
     assert image.cluster_id == CLUSTER_ID
     assert (image.controller_id, image.controller_epoch) == (1, 1)
-    assert image.features == {"metadata.version": 30}
+    assert image.features == {"metadata.version": 30, "group.version": 1}
     assert [(broker.broker_id, broker.fenced) for broker in image.brokers.values()] == [
         (1, False),
         (2, False),

@@ -40,7 +40,8 @@ def update(
 
 
 def test_a_new_cluster_has_what_is_built(cluster: Cluster) -> None:
-    assert finalized_features(cluster.image) == FINALIZED == {"metadata.version": 30}
+    assert finalized_features(cluster.image) == FINALIZED
+    assert FINALIZED == {"metadata.version": 30, "group.version": 1}
     assert finalized_epoch(cluster.image) == 0
     assert finalized_features(EMPTY_IMAGE) == FINALIZED
     assert finalized_epoch(EMPTY_IMAGE) == 0
@@ -51,7 +52,7 @@ def test_a_new_cluster_has_what_is_built(cluster: Cluster) -> None:
 
 def test_up_and_down_and_away(cluster: Cluster) -> None:
     assert update(cluster, ("test.version", 2, 1)) == FeaturesResult()
-    assert cluster.image.features == {"metadata.version": 30, "test.version": 2}
+    assert cluster.image.features == {**FINALIZED, "test.version": 2}
     assert finalized_epoch(cluster.image) == 1
     assert update(cluster, ("test.version", 1, 1)).error_code == INVALID_UPDATE_VERSION
     assert update(cluster, ("test.version", 1, SAFE_DOWNGRADE)).error_code == NONE
