@@ -15,6 +15,7 @@ import typer
 
 from ottla.cli.failure import Failure
 from ottla.cli.options import CommandConfig, command_group, connect, read_properties
+from ottla.cli.output import until_nobody_reads
 
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
@@ -64,7 +65,8 @@ def greetings(
     from ottla.cli.demos.greetings import Greetings  # noqa: PLC0415 (help needs none of it)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_sigterm_as_interrupt())
+        stack.enter_context(_ended_by_signals())
+        stack.enter_context(until_nobody_reads())
         if bootstrap is None:
             stage = _own_stage(stack)
         else:
@@ -121,14 +123,15 @@ def _clean_up(connection: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Either way out leads past the broker and the members, which must not stay behind."""
+def _ended_by_signals() -> Iterator[None]:
+    """Every way out leads past the broker and the members, which must not stay behind."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {one: signal.signal(one, interrupt) for one in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

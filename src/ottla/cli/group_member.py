@@ -1,7 +1,7 @@
 """From the options of `ottla consume --group` to a member that leaves its group cleanly.
 
-SIGINT and SIGTERM end it in order: what is committed is shown, what is shown is committed, the
-group is left. A second SIGINT ends it at once.
+SIGINT, SIGTERM and SIGHUP end it in order: what is committed is shown, what is shown is committed,
+the group is left. A second SIGINT ends it at once.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from ottla.cli.starting_points import find_offsets, partitions_of
 
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def consume_in_group(
@@ -69,7 +71,9 @@ def ended_by_signals(work: GroupConsuming) -> Iterator[list[int]]:
         came.append(number)
         work.stopping = True
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Who ignores one (nohup, a shell's background) means it.
+    heard = [one for one in ENDINGS if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heard}
     try:
         yield came
     finally:

@@ -24,7 +24,14 @@ COMMANDS = [
     "config alter",
     "produce",
     "consume",
+    "group list",
+    "group describe",
+    "group members",
+    "group lag",
+    "group reset",
+    "group delete",
     "log dump",
+    "demo greetings",
 ]
 
 
@@ -67,6 +74,24 @@ def test_no_command_is_forgotten_here() -> None:
         ("consume t --from nowhere", "'nowhere' is none of"),
         ("consume t --format %q", "'%q'"),
         ("consume t --format %v --key", "--format"),
+        ("consume t --rate 0", "--rate"),
+        ("consume t --commit before", "need a --group"),
+        ("consume t --commit-every 5", "need a --group"),
+        ("consume t --instance x", "need a --group"),
+        ("consume t -g g --partition 0", "the group decides"),
+        ("consume t -g g --from 5", "with --group it is beginning or end"),
+        ("consume t -g g --commit sometimes", "sometimes"),
+        ("group describe", "Missing argument"),
+        ("group lag --count 3", "goes with --watch"),
+        ("group reset g --to-latest", "give one of --topic and --all-topics"),
+        ("group reset g -t t --all-topics --to-latest", "give one of --topic and --all-topics"),
+        ("group reset g -t t", "give one of --to-earliest"),
+        ("group reset g -t t --to-latest --to-offset 5", "give one of --to-earliest"),
+        ("group reset g -t t: --to-latest", "should look like orders or orders:0,1"),
+        ("group reset g -t t --to-offset -5", "--to-offset"),
+        ("group reset g -t t --by-duration soon", "'soon' is no duration"),
+        ("group reset g -t t --to-datetime soon", "'soon' is no time"),
+        ("group reset g -t t --to-latest --export -o json", "goes without --output json"),
         ("produce t --json --key-separator :", "--json"),
         ("produce t --key-separator \\q", "is no escape"),
         ("produce t --header =x", "has no name"),
@@ -83,7 +108,18 @@ def test_wrong_usage(arguments: str, told: str, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    "command", ["topic list", "consume t", "produce t", "config describe -t t"]
+    "command",
+    [
+        "topic list",
+        "consume t",
+        "consume t -g g",
+        "produce t",
+        "config describe -t t",
+        "group list",
+        "group lag --watch",
+        "group reset g -t t --to-latest",
+        "demo greetings",
+    ],
 )
 def test_nobody_answers(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
