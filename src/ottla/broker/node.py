@@ -44,6 +44,7 @@ from ottla.runtime.flusher import Flusher
 from ottla.runtime.group_coordinator import GroupCoordinator
 from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.local_replicas import LocalReplicas
+from ottla.runtime.log_cleaner import LogCleaner
 from ottla.runtime.log_upkeep import LogUpkeep
 from ottla.runtime.posix_files import PosixFiles
 from ottla.runtime.request_stats import RequestStats
@@ -94,6 +95,7 @@ class Node:
             for doomed in log_dir.doomed_directories():
                 self._replicas.delete_tree(doomed)
         self._upkeep.start()
+        self._cleaner.start()
         self._groups.start()
         for acceptor, _ in self._acceptors:
             acceptor.start()
@@ -221,6 +223,16 @@ class Node:
             pool=self._pool,
             config=lambda: self.config,
         )
+        self._cleaner = LogCleaner(
+            replicas=self._replicas,
+            upkeep=self._upkeep,
+            flusher=self._flusher,
+            files=self._files,
+            clock=self._clock,
+            timers=self.timers,
+            pool=self._pool,
+            config=lambda: self.config,
+        )
         self._controller = ControllerDriver(store, self._pool, image, self._publish)
         self.services = BrokerServices(
             broker_id=self.broker_id,
@@ -273,6 +285,7 @@ class Node:
         self._processor.close()
         self._groups.close()
         self._upkeep.stop()
+        self._cleaner.stop()
         self._lag.stop()
         if self._http is not None:
             await self._http.stop()

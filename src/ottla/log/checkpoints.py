@@ -5,6 +5,7 @@ Version, number of entries, then `topic partition offset`, each on a line.
 - `recovery-point-offset-checkpoint`: below it everything is on the disk.
 - `log-start-offset-checkpoint`: only partitions whose log start is above their first segment.
 - `replication-offset-checkpoint`: high watermarks.
+- `cleaner-offset-checkpoint`: up to where compacted partitions have been cleaned.
 
 Written as a whole, atomically. A file that can not be read is an error, not an empty one: taking a
 lost log start for 0 would show deleted records again.
@@ -22,6 +23,7 @@ from ottla.log.storage_errors import storing
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 
 VERSION = 0
 

@@ -15,19 +15,25 @@ lower ones first. So when a tombstone goes, all older values of its key have gon
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from ottla.base.errors import OttlaError
 from ottla.base.ports import File, Files
 from ottla.log import file_names, txn_index
 from ottla.log.batch_scan import next_offset
 from ottla.log.compaction_batches import BatchRun, read_runs
 from ottla.log.compaction_columns import columns_of
 from ottla.log.compaction_filter import BatchFilter, Newest
-from ottla.log.compaction_plan import CleaningPlan, SourceSegment, group_sources
-from ottla.log.compaction_swap import CleanedFiles, Cleaning
+from ottla.log.compaction_plan import (
+    CleanedGroup,
+    CleanerLimits,
+    CleaningCancelled,
+    CleaningPlan,
+    CleaningResult,
+    SourceSegment,
+    group_sources,
+)
+from ottla.log.compaction_swap import Cleaning
 from ottla.log.compaction_transactions import TransactionWalk
 from ottla.log.compaction_writer import SegmentWriter
 from ottla.log.key_map import Hashes, KeyHasher, KeyMap, Numbers
@@ -37,41 +43,6 @@ from ottla.records.batch_header import ATTRIBUTES, CONTROL_MASK, RECORD_COUNT
 
 ROOM_TO_GO_ON = 1024
 """With less room than this the map counts as full: to fill it key by key takes too long."""
-
-
-class CleaningCancelled(OttlaError):
-    """The log was cut, closed or deleted meanwhile."""
-
-
-@dataclass(slots=True)
-class CleanerLimits:
-    """What a cleaning may take, and the secret of its hashes."""
-
-    map_bytes: int
-    load_factor: float
-    chunk_bytes: int
-    secret: bytes
-
-
-@dataclass(slots=True)
-class CleanedGroup:
-    """A cleaned segment, ready to take the place of its sources."""
-
-    sources: list[SourceSegment]
-    cleaned: CleanedFiles
-
-
-@dataclass(slots=True)
-class CleaningResult:
-    """What a cleaning did; the log is clean up to `end_offset`."""
-
-    end_offset: int
-    bytes_mapped: int
-    bytes_read: int
-    bytes_written: int
-    records_before: int
-    records_after: int
-    keys: int
 
 
 class LogCleaning:

@@ -4,9 +4,10 @@ Decides only, on the loop, without numpy; the work itself is `compaction`, in th
 plain values of one moment, so that the pool need not look at the log, which goes on meanwhile.
 
 Never cleaned: the active segment, a segment that reaches above the last stable offset (which is
-never above the high watermark), and one with records younger than min.compaction.lag.ms, with all
-behind it. Everything up to `cleaned_to` of the log has been cleaned before; what follows is dirty.
-A log is worth cleaning if the dirty part of what may be cleaned is more than
+never above the high watermark) or above the recovery point (what is not on the disk yet is
+recovered batch by batch, without gaps), and one with records younger than min.compaction.lag.ms,
+with all behind it. Everything up to `cleaned_to` of the log has been cleaned before; what follows
+is dirty. A log is worth cleaning if the dirty part of what may be cleaned is more than
 min.cleanable.dirty.ratio, or if something in it has waited for max.compaction.lag.ms.
 """
 
@@ -15,8 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ottla.base.errors import OttlaError
 from ottla.base.ports import Files
 from ottla.log import file_names
+from ottla.log.compaction_swap import CleanedFiles
 from ottla.log.log_config import LONG_MAX, LogConfig
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.log.partition_log import PartitionLog
@@ -74,6 +77,41 @@ class CleaningPlan:
     now_ms: int
 
 
+class CleaningCancelled(OttlaError):
+    """The log was cut, closed or deleted meanwhile."""
+
+
+@dataclass(slots=True)
+class CleanerLimits:
+    """What a cleaning may take, and the secret of its hashes."""
+
+    map_bytes: int
+    load_factor: float
+    chunk_bytes: int
+    secret: bytes
+
+
+@dataclass(slots=True)
+class CleanedGroup:
+    """A cleaned segment, ready to take the place of its sources."""
+
+    sources: list[SourceSegment]
+    cleaned: CleanedFiles
+
+
+@dataclass(slots=True)
+class CleaningResult:
+    """What a cleaning did; the log is clean up to `end_offset`."""
+
+    end_offset: int
+    bytes_mapped: int
+    bytes_read: int
+    bytes_written: int
+    records_before: int
+    records_after: int
+    keys: int
+
+
 def find_candidate(log: PartitionLog, last_stable_offset: int, now_ms: int) -> Candidate | None:
     """None if there is nothing to clean. Reads the times of segments only where a lag is set."""
     sources = _sealed(log)
@@ -82,8 +120,9 @@ def find_candidate(log: PartitionLog, last_stable_offset: int, now_ms: int) -> C
         return None
     dirty = [source for source in sources if source.end_offset > first_dirty]
     cleanable = []
+    upper_bound = min(last_stable_offset, log.recovery_point)
     for source in dirty:
-        if source.end_offset > last_stable_offset or _is_too_young(source, log.config, now_ms):
+        if source.end_offset > upper_bound or _is_too_young(source, log.config, now_ms):
             break
         cleanable.append(source)
     if not cleanable:

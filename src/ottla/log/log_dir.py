@@ -169,6 +169,13 @@ class LogDir:
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_checkpoint(self._files, self.path, checkpoints.HIGH_WATERMARKS, offsets)
 
+    def write_cleaned_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_checkpoint(self._files, self.path, checkpoints.CLEANED_OFFSETS, offsets)
+
+    def read_cleaned_offsets(self) -> dict[TopicPartition, int]:
+        """Raises StorageError if the file is no checkpoint; to take it for empty does no harm."""
+        return checkpoints.read_checkpoint(self._files, self.path, checkpoints.CLEANED_OFFSETS)
+
     # -- what stands in it --------------------------------------------------------------------
 
     def partitions(self) -> list[FoundPartition]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from ottla.base.deferred import Deferred
@@ -53,6 +54,8 @@ class LogUpkeep:
         self._config = config
         self._pending: list[Timer] = []
         self._written: dict[tuple[str, str], Offsets] = {}
+        self._writing: dict[tuple[str, str], Callable[[], None] | None] = {}
+        """Checkpoints that are being written, and what is to be written next."""
 
     def start(self) -> None:
         for name, work in (
@@ -108,19 +111,22 @@ class LogUpkeep:
                 held.partition,
                 segment.base_offset,
             )
-            self._timers.call_later(
-                held.config.file_delete_delay_ms, partial(self._unlink, segment.paths)
-            )
+            self.remove_later(held, segment.paths)
 
     def expire_producers(self) -> None:
         now_ms = self._clock.wall_ms()
         for _, held in self._replicas.online():
             held.expire_producers(now_ms)
 
+    def remove_later(self, held: PartitionLog, paths: list[str]) -> None:
+        """Files that are no longer part of a log."""
+        self._timers.call_later(held.config.file_delete_delay_ms, partial(self._unlink, paths))
+
     def _unlink(self, paths: list[str]) -> None:
         def remove() -> None:
             for path in paths:
-                if self._files.exists(path):
+                # A segment that was cleaned twice meanwhile has left two files of one name.
+                with suppress(FileNotFoundError):
                     self._files.remove(path)
 
         def removed(outcome: Deferred[None]) -> None:
@@ -165,6 +171,13 @@ class LogUpkeep:
             }
             self._write(log_dir, "watermark", watermarks, log_dir.write_high_watermarks)
 
+    def checkpoint_cleaning(self) -> None:
+        for log_dir in self._online_dirs():
+            offsets = {
+                _key(held): held.cleaned_to for held in self._held(log_dir) if held.cleaned_to >= 0
+            }
+            self._write(log_dir, "cleaner", offsets, log_dir.write_cleaned_offsets)
+
     def checkpoint_all_now(self, log_dir: LogDir) -> None:
         """At shutdown, after every log was flushed and closed; on the calling thread."""
         held = list(self._held(log_dir))
@@ -185,17 +198,30 @@ class LogUpkeep:
         offsets: Offsets,
         write: Callable[[Mapping[TopicPartition, int]], None],
     ) -> None:
-        if self._written.get((log_dir.path, kind)) == offsets:
+        key = log_dir.path, kind
+        if self._written.get(key) == offsets:
             return
-        self._written[log_dir.path, kind] = offsets
+        self._written[key] = offsets
+
+        def start() -> None:
+            self._writing[key] = None
+            self._pool.run(write, offsets).when_done(written)
 
         def written(outcome: Deferred[None]) -> None:
+            following = self._writing.pop(key)
             try:
                 outcome.result()
             except StorageError as failure:
                 self._replicas.storage_failed(failure)
+            else:
+                if following is not None:
+                    following()
 
-        self._pool.run(write, offsets).when_done(written)
+        # Never two at once: they would write over each other's temporary file.
+        if key in self._writing:
+            self._writing[key] = start
+        else:
+            start()
 
     def _online_dirs(self) -> list[LogDir]:
         return [log_dir for log_dir in self._replicas.dirs() if log_dir.error is None]

@@ -18,7 +18,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import COMPACTION, REPLICATION
+from ottla.metadata.configs.reasons import ONE_CLEANER, REPLICATION
 from ottla.metadata.configs.validators import GzipLevel, Items, OneOf, at_least, between
 from ottla.metadata.configs.values import DOUBLE_MAX, LONG_MAX
 
@@ -123,6 +123,86 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         60_000,
         at_least(0),
         about="How often the log start offsets are written.",
+    ),
+    long(
+        "log.cleaner.backoff.ms",
+        15_000,
+        at_least(0),
+        about="How long the cleaner rests when there is nothing to clean.",
+        mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.cleaner.dedupe.buffer.size",
+        134_217_728,
+        about=(
+            "Memory for the keys of one cleaning, 24 bytes each; a partition with more keys is "
+            "cleaned in several passes."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.cleaner.delete.retention.ms",
+        86_400_000,
+        at_least(0),
+        about=(
+            "Default of delete.retention.ms: how long a record without a value stays after it "
+            "was first cleaned."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
+    boolean(
+        "log.cleaner.enable",
+        True,
+        about="Whether compacted topics are cleaned at all.",
+    ),
+    double(
+        "log.cleaner.io.buffer.load.factor",
+        0.9,
+        about="How full log.cleaner.dedupe.buffer.size may get; the fuller, the slower.",
+        mode=CLUSTER_WIDE,
+    ),
+    integer(
+        "log.cleaner.io.buffer.size",
+        524_288,
+        at_least(0),
+        about="How much the cleaner reads at a time; at least 2 MiB in any case.",
+        mode=CLUSTER_WIDE,
+    ),
+    double(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE_MAX,
+        about="Bytes that the cleaner reads and writes in a second at most, on average.",
+        mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG_MAX,
+        at_least(1),
+        about=(
+            "Default of max.compaction.lag.ms: how long a record of a compacted topic may wait "
+            "to be compacted."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
+    double(
+        "log.cleaner.min.cleanable.ratio",
+        0.5,
+        between(0, 1),
+        about=(
+            "Default of min.cleanable.dirty.ratio: a topic is cleaned when more than this part "
+            "of it was written since the last cleaning."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
+    long(
+        "log.cleaner.min.compaction.lag.ms",
+        0,
+        at_least(0),
+        about=(
+            "Default of min.compaction.lag.ms: how long a record of a compacted topic is kept "
+            "whatever follows it."
+        ),
+        mode=CLUSTER_WIDE,
     ),
     integer(
         "log.index.interval.bytes",
@@ -289,17 +369,7 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         long("log.dir.failure.timeout.ms", 30_000, at_least(1)),
     ),
     *without_effect(
-        COMPACTION,
-        long("log.cleaner.backoff.ms", 15_000, at_least(0), mode=CLUSTER_WIDE),
-        long("log.cleaner.dedupe.buffer.size", 134_217_728, mode=CLUSTER_WIDE),
-        long("log.cleaner.delete.retention.ms", 86_400_000, at_least(0), mode=CLUSTER_WIDE),
-        boolean("log.cleaner.enable", True),
-        double("log.cleaner.io.buffer.load.factor", 0.9, mode=CLUSTER_WIDE),
-        integer("log.cleaner.io.buffer.size", 524_288, at_least(0), mode=CLUSTER_WIDE),
-        double("log.cleaner.io.max.bytes.per.second", DOUBLE_MAX, mode=CLUSTER_WIDE),
-        long("log.cleaner.max.compaction.lag.ms", LONG_MAX, at_least(1), mode=CLUSTER_WIDE),
-        double("log.cleaner.min.cleanable.ratio", 0.5, between(0, 1), mode=CLUSTER_WIDE),
-        long("log.cleaner.min.compaction.lag.ms", 0, at_least(0), mode=CLUSTER_WIDE),
+        ONE_CLEANER,
         integer("log.cleaner.threads", 1, at_least(0), mode=CLUSTER_WIDE),
     ),
 )

@@ -11,13 +11,13 @@ KRAFT = (
     "there is no KRaft quorum."
 )
 METRICS = "Accepted, without effect: figures are served to Prometheus, there are no reporters."
+ONE_CLEANER = "Accepted, without effect: logs are cleaned one after the other."
 ONE_LOOP = (
     "Accepted, without effect: one event loop does this work, there is no such queue or pool."
 )
 PAST = "Accepted, without effect: a name of the past that Kafka itself has given up."
 TIERED = "Accepted, without effect: there is no tiered storage."
 
-COMPACTION = "Accepted, without effect yet: compaction is still to come."
 GROUPS = "Accepted, without effect yet: consumer groups are still to come."
 QUOTAS = "Accepted, without effect yet: quotas and throttling are still to come."
 REPLICATION = "Accepted, without effect yet: replication is still to come."

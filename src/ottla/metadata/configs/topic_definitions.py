@@ -15,7 +15,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import COMPACTION, QUOTAS, REPLICATION, TIERED
+from ottla.metadata.configs.reasons import QUOTAS, REPLICATION, TIERED
 from ottla.metadata.configs.validators import (
     GzipLevel,
     Items,
@@ -191,12 +191,35 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         at_least(1),
         about="Age at which a segment is closed although it is not full.",
     ),
-    *without_effect(
-        COMPACTION,
-        long("delete.retention.ms", 86_400_000, at_least(0)),
-        long("max.compaction.lag.ms", LONG_MAX, at_least(1)),
-        double("min.cleanable.dirty.ratio", 0.5, between(0, 1)),
-        long("min.compaction.lag.ms", 0, at_least(0)),
+    long(
+        "delete.retention.ms",
+        86_400_000,
+        at_least(0),
+        about=(
+            "How long a record without a value stays in a compacted topic after it was first "
+            "cleaned, so that readers can learn of the deletion."
+        ),
+    ),
+    long(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        at_least(1),
+        about="How long a record of a compacted topic may wait to be compacted.",
+    ),
+    double(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        between(0, 1),
+        about=(
+            "A compacted topic is cleaned when more than this part of it was written since the "
+            "last cleaning."
+        ),
+    ),
+    long(
+        "min.compaction.lag.ms",
+        0,
+        at_least(0),
+        about="How long a record of a compacted topic is kept whatever follows it.",
     ),
     *without_effect(
         QUOTAS,
