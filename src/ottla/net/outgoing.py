@@ -21,8 +21,6 @@ SENDFILE_CHUNK_BYTES = 512 * 1024
 # A fast reader of a large answer would keep the loop to itself: others get their turn after this.
 TURN_BYTES_MAX = 1024 * 1024
 GATHER_PARTS_MAX = 64
-# Kernel read-ahead brings 128 KiB at once, so a page in the middle tells about its neighbours.
-PROBE_STRIDE_BYTES = 128 * 1024
 
 RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
@@ -148,13 +146,12 @@ def _touch(part: LogSlice, position: int, count: int) -> None:
 
 
 def _is_cached(file: int, position: int, count: int) -> bool:
-    """Whether the page cache holds the range, judged by a page every 128 KiB and the last one."""
-    probe = bytearray(1)
-    last = position + count - 1
+    """Whether the page cache holds the range, judged by its first and its last page: what was
+    written or read in one go is also dropped in one go."""
+    probe = [bytearray(1)]
     try:
-        for at in range(position, last, PROBE_STRIDE_BYTES):
-            os.preadv(file, [probe], at, RWF_NOWAIT)
-        os.preadv(file, [probe], last, RWF_NOWAIT)
+        os.preadv(file, probe, position, RWF_NOWAIT)
+        os.preadv(file, probe, position + count - 1, RWF_NOWAIT)
     except BlockingIOError:
         return False
     return True
