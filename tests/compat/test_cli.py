@@ -6,78 +6,20 @@ code and saves a quarter of a second each; signals and pipes need a process of i
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
 import signal
 import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ottla.cli import main
+from tests.compat.command import OTTLA, Ottla
 from tests.compat.confluent import new_name
 from tests.compat.conftest import MakeNode
 
-OTTLA = [sys.executable, "-m", "ottla.cli.main"]
 DONE_SECONDS_MAX = 60
 # Records with timestamps of long ago are not to be swept away in the middle of a test.
 FOR_EVER = ["--config", "retention.ms=-1"]
-
-
-@dataclass
-class Done:
-    code: int
-    out: bytes
-    err: str
-
-    def document(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-    def lines(self) -> list[Any]:
-        assert self.code == 0, self.err
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-class Ottla:
-    def __init__(self, bootstrap: str) -> None:
-        self.environment = {**os.environ, "OTTLA_BOOTSTRAP": bootstrap}
-
-    def __call__(self, *arguments: str, stdin: bytes = b"") -> Done:
-        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-        with (
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            pytest.MonkeyPatch.context() as patch,
-        ):
-            patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-            patch.setattr("os.environ", self.environment)
-            code = main.run(list(arguments))
-            out.flush()
-        return Done(code, out.buffer.getvalue(), err.getvalue())
-
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*OTTLA, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self.environment,
-        )
-
-    def topics(self) -> list[Any]:
-        return list(self("topic", "list", "-o", "json").document())
-
-    def new_topic(self, partitions: int = 1, *options: str) -> str:
-        topic = new_name("cli")
-        done = self("topic", "create", topic, "--partitions", str(partitions), *options)
-        assert (done.code, done.out.decode()) == (0, f"created {topic}\n"), done.err
-        return topic
 
 
 @pytest.fixture

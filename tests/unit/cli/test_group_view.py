@@ -105,7 +105,7 @@ def test_a_name_that_is_nearly_right() -> None:
     connection = a_cluster().as_connection()
     with pytest.raises(Failure, match="group shp does not exist; did you mean shop"):
         group_view.existing_groups(connection, ["shop", "shp"])
-    with pytest.raises(Failure, match="group xyz does not exist$"):
+    with pytest.raises(Failure, match=r"group xyz does not exist$"):
         group_view.existing_groups(connection, ["xyz"])
 
 

@@ -28,7 +28,8 @@ def watch(
     by_partition: bool = False,
 ) -> list[float]:
     """The pauses in between; a text in place of a look is a failure."""
-    waiting, pauses = list(looks), []
+    waiting = list(looks)
+    pauses: list[float] = []
 
     def take() -> Snapshot:
         look = waiting.pop(0)
