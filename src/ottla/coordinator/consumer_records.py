@@ -300,6 +300,7 @@ def _read_target_member(reader: _Reader) -> Partitions:
         topic_id = reader.uuid()
         found[topic_id] = frozenset(reader.int32s())
         reader.tagged_fields()
+    reader.tagged_fields()
     return found
 
 
@@ -308,6 +309,7 @@ def _read_current(reader: _Reader) -> CurrentAssignment:
     # A member that has left for a while has a negative epoch, which is none to compare with.
     default = max(member_epoch, 0)
     assigned, revoking = _read_epochs(reader, default), _read_epochs(reader, default)
+    reader.tagged_fields()
     return CurrentAssignment(member_epoch, previous_epoch, state, assigned, revoking)
 
 
@@ -325,7 +327,9 @@ def _read_epochs(reader: _Reader, default: int) -> Epochs:
 
 
 def _read_pattern(reader: _Reader) -> ResolvedPattern:
-    return ResolvedPattern(reader.strings(), reader.int64(), reader.int64())
+    resolved = ResolvedPattern(reader.strings(), reader.int64(), reader.int64())
+    reader.tagged_fields()
+    return resolved
 
 
 _READERS = {

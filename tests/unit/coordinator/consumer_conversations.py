@@ -302,7 +302,7 @@ class Progress:
         request = self._with_member(asked(step.request, self._ids, self._group_id))
         for one in (request, *request.get("groups", [])):
             for name in ("member_epoch", "generation_id", "generation_id_or_member_epoch"):
-                if isinstance(one, Mapping) and one.get(name, 0) > NOW // 2:
+                if isinstance(one, dict) and one.get(name, 0) > NOW // 2:
                     one[name] += self._epochs[one["member_id"]] - NOW
         return request  # type: ignore[no-any-return]
 
@@ -310,8 +310,8 @@ class Progress:
         """As it is kept."""
         member_id = answer.get("member_id")
         if member_id and not answer["error_code"]:
-            epoch = answer.get("member_epoch", answer.get("generation_id"))
-            self._epochs[member_id] = epoch
+            told_as = "member_epoch" if "member_epoch" in answer else "generation_id"
+            self._epochs[member_id] = int(answer[told_as])
             if step.api_key == JOIN_GROUP:
                 self._member_id = member_id
         kept = told(_of_group(answer, self._group_id), self._names, self._group_id)

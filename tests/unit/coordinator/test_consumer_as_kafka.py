@@ -87,7 +87,8 @@ def decide(shard: GroupShard, key: int, request: Any, caller: Caller) -> Outcome
         case asked.DELETE_GROUPS:
             outcome = shard.delete_groups(request.groups_names)
             return Outcome(outcome.records, {"results": outcome.response})
-    return Outcome((), look(shard, key, request, caller))
+        case _:
+            return Outcome((), look(shard, key, request, caller))
 
 
 def look(shard: GroupShard, key: int, request: Any, caller: Caller) -> dict[str, Any]:
@@ -105,7 +106,8 @@ def look(shard: GroupShard, key: int, request: Any, caller: Caller) -> dict[str,
                 for group in request.groups
             ]
             return {"groups": fetched}
-    raise AssertionError(f"no way to ask {key}")
+        case _:
+            raise AssertionError(f"no way to ask {key}")
 
 
 def comparable(answer: Any) -> Any:
