@@ -14,7 +14,7 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
-from ottla.handlers.produce_route import learn
+from ottla.handlers.produce_route import FIRST_VERSION_WITH_ZSTD, learn, store_at_once
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
 from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
@@ -44,7 +44,6 @@ API_KEY = 0
 VERSIONS = (3, 13)
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-FIRST_VERSION_WITH_ZSTD = 7
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
 
@@ -55,7 +54,7 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
         return _finish(context, request, _refuse_all(request, INVALID_REQUIRED_ACKS))
     work = _Work(context, request)
     work.start()
-    if work.stored_at is not None:
+    if work.stored_at is not None and len(request.topics) == len(work.results[0]) == 1:
         learn(context, body, request, work.stored_at)
     if work.pending == 0:
         return _finish(context, request, work.results)
@@ -106,17 +105,29 @@ class _Work:
         self.results: list[list[Produced]] = []
         self.pending = 0
         self.stored_at: Partition | None = None
-        """Where the batch is, if the request had one only and it is stored."""
+        """Where the last batch is that was stored at once."""
         self.answer: Deferred[Reply | None] = Deferred()
         self.now_ms = context.services.clock.wall_ms()
 
     def start(self) -> None:
-        for name, topic_id, partitions in self.request.topics:
+        context, acks = self.context, self.request.acks
+        find = context.services.partitions.find
+        for topic, topic_id, partitions in self.request.topics:
             row: list[Produced] = []
             self.results.append(row)
+            name = self._name_of(topic, topic_id)
+            ordinary = name is not None and name not in INTERNAL_TOPICS
             for index, records in partitions:
-                row.append(())
-                self._start_one(row, self._name_of(name, topic_id), index, records)
+                partition = find(name, index) if ordinary and name is not None else None
+                stored = None
+                if partition is not None and records is not None:
+                    stored = store_at_once(context, partition, records, acks)
+                if stored is None:
+                    row.append(())
+                    self._start_one(row, name, index, records)
+                else:
+                    row.append((index, NONE, *stored, NO_ERRORS, None, None))
+                    self.stored_at = partition
 
     def _name_of(self, name: str | None, topic_id: uuid.UUID | None) -> str | None:
         if topic_id is None:
@@ -208,9 +219,6 @@ class _Work:
             None,
             None,
         )
-        topics = self.request.topics
-        if len(topics) == 1 and len(topics[0][2]) == 1:
-            self.stored_at = partition
         self._wait_if_needed(row, place, partition, appended)
 
     def _wait_if_needed(

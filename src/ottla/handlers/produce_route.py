@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 
 from ottla.base.errors import ProtocolError, StorageError
+from ottla.base.limits import LOOP_DECOMPRESS_BYTES_MAX
 from ottla.handlers.context import Context
 from ottla.protocol.produce import ProduceRequest
 from ottla.records.batch_header import ATTRIBUTES, MAX_TIMESTAMP, TRANSACTIONAL_MASK
@@ -22,7 +23,7 @@ from ottla.records.validation import LOG_APPEND_TIME, needs_pool, validate_produ
 from ottla.replication.partition import Partition
 
 FIRST_FLEXIBLE_VERSION = 9
-FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_ZSTD = 7
 
 HEAD_START = 7  # behind the transactional id (null), the acks and the time-out
 TAIL = b"\0\0\0"  # no tags: of the partition, the topic, the request
@@ -62,11 +63,31 @@ def produce_at_once(context: Context, body: memoryview, correlation_id: int) -> 
     if route is None or body[0] or body[HEAD_START : route.end] != route.head:
         return None
     records = _records(body, route.end)
-    partition = route.partition
-    if records is None or not partition.takes_at_once(ACKS(body, 1)[0]):
+    if records is None:
         return None
-    rules = partition.produce_rules(True)
-    if needs_pool(records, rules):
+    stored = store_at_once(context, route.partition, records, ACKS(body, 1)[0])
+    if stored is None:
+        return None
+    base_offset, append_time_ms, log_start_offset = stored
+    head = route.answer_head
+    return b"%b%b%b" % (
+        SIZE_AND_CORRELATION_ID(4 + len(head) + PRODUCED.size, correlation_id),
+        head,
+        PRODUCED.pack(0, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0),
+    )
+
+
+def store_at_once(
+    context: Context, partition: Partition, records: memoryview, acks: int
+) -> tuple[int, int, int] | None:
+    """Base offset, append time and log start of a batch that is stored and needs no waiting.
+
+    None, with nothing stored, if there is anything to refuse or to wait for.
+    """
+    if not partition.takes_at_once(acks):
+        return None
+    rules = partition.produce_rules(context.api_version >= FIRST_VERSION_WITH_ZSTD)
+    if len(records) > LOOP_DECOMPRESS_BYTES_MAX and needs_pool(records, rules):
         return None
     services = context.services
     now_ms = services.clock.wall_ms()
@@ -82,14 +103,7 @@ def produce_at_once(context: Context, body: memoryview, correlation_id: int) -> 
         services.storage_failed(failure)
         return None
     append_time_ms = header[MAX_TIMESTAMP] if rules.timestamp_type == LOG_APPEND_TIME else -1
-    head = route.answer_head
-    return b"%b%b%b" % (
-        SIZE_AND_CORRELATION_ID(4 + len(head) + PRODUCED.size, correlation_id),
-        head,
-        PRODUCED.pack(
-            0, appended.base_offset, append_time_ms, appended.log_start_offset, 1, 0, 0, 0, 0, 0
-        ),
-    )
+    return appended.base_offset, append_time_ms, appended.log_start_offset
 
 
 def _records(body: memoryview, position: int) -> memoryview | None:

@@ -167,7 +167,7 @@ class PartitionLog:
         if header[PRODUCER_ID] >= 0:
             if header[ATTRIBUTES] & CONTROL_MASK:
                 marker = self._checked_marker(batch, header)
-            else:
+            elif not self.producers.is_next(header):
                 seen = self._seen_before(header, from_client)
                 if seen is not None:
                     last = seen[1]
@@ -177,7 +177,15 @@ class PartitionLog:
         last_offset = base_offset + header[LAST_OFFSET_DELTA]
         timestamp = header[MAX_TIMESTAMP]
         try:
-            segment = self._segment_to_write(size, last_offset, timestamp, now_ms)
+            segment = self._active
+            config = self.config
+            if (
+                not self._prepared
+                or segment.size + size > config.segment_bytes
+                or config.segment_jitter_ms
+                or segment.must_roll(size, last_offset, timestamp, now_ms, config.segment_ms)
+            ):
+                segment = self._segment_to_write(size, last_offset, timestamp, now_ms)
             if type(batch) is bytes or (type(batch) is memoryview and batch.readonly):
                 prefix = PREFIX.pack(base_offset, header[BATCH_LENGTH], leader_epoch)
                 buffers: list[Buffer] = [prefix, memoryview(batch)[16:]]

@@ -152,6 +152,16 @@ class ProducerStates:
 
     # -- before a write -----------------------------------------------------------------------
 
+    def is_next(self, header: Header) -> bool:
+        """Whether it is what an ordinary producer sends: the next batch, outside a transaction."""
+        entry = self.entries.get(header[PRODUCER_ID])
+        return (
+            entry is not None
+            and entry.next_sequence == header[BASE_SEQUENCE]
+            and entry.epoch == header[PRODUCER_EPOCH]
+            and entry.transaction_first_offset == NO_TRANSACTION
+        )
+
     def check(self, header: Header, from_client: bool) -> Batch | None:
         """None if the batch is new; the stored batch if it is a duplicate; else a refusal."""
         entry = self.entries.get(header[PRODUCER_ID])

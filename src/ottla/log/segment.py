@@ -208,7 +208,11 @@ class Segment:
         times = self.time_index
         if offsets.entries >= offsets.entries_max or times.entries >= times.entries_max:
             return True
-        return self.size > 0 and self.age_ms(timestamp, now_ms) > segment_ms
+        if self.size == 0:
+            return False
+        # `age_ms`, spelled out for the sake of every append.
+        first = self.first_timestamp
+        return (timestamp - first if first >= 0 else now_ms - self.created_ms) > segment_ms
 
     def age_ms(self, timestamp: int, now_ms: int) -> int:
         """By the records' own time if they have one (KIP-32), else by the clock."""
