@@ -51,7 +51,8 @@ class Story:
     """One group, "g", in a shard of its own."""
 
     def __init__(self, settings: dict[str, int]) -> None:
-        self.hosted = HostedShard(config=replace(SETTINGS, **settings), image=a_cluster(t=4, u=1))
+        numbers: dict[str, Any] = dict(settings)
+        self.hosted = HostedShard(config=replace(SETTINGS, **numbers), image=a_cluster(t=4, u=1))
         self.said: list[str] = []
         self._ids: dict[str, str] = {}
         self._generations: dict[str, int] = {}

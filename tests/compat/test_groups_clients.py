@@ -1,0 +1,136 @@
+"""Groups of kafka-python and of aiokafka: older versions, alone and beside librdkafka."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PythonPartition
+from kafka.structs import OffsetAndMetadata
+
+from tests.compat import confluent
+from tests.compat.group_members import GroupMember, committed, poll_until
+from tests.compat.group_nodes import group_node, groups_at  # noqa: F401
+from tests.compat.test_groups_rows import spread
+
+ANSWER_SECONDS_MAX = 30.0
+
+
+@pytest.fixture
+def at(groups_at: str) -> str:  # noqa: F811
+    return groups_at
+
+
+def python_consumer(at: str, group: str, topic: str, **settings: Any) -> KafkaConsumer:
+    return KafkaConsumer(
+        topic,
+        bootstrap_servers=at,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=2000,
+        heartbeat_interval_ms=100,
+        fetch_max_wait_ms=20,
+        **settings,
+    )
+
+
+@pytest.fixture(autouse=True)
+def forgotten_sockets() -> Iterator[None]:
+    """kafka-python leaves its connection to the coordinator to the garbage collector."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def until(step: Callable[[], object], condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, what
+        step()
+
+
+def test_kafka_python_reads_commits_and_reads_on(at: str) -> None:
+    topic, group = confluent.create_topic(at), confluent.new_name()
+    spread(at, topic, 1, 20)
+    read: list[int] = []
+
+    def poll(reader: KafkaConsumer) -> None:
+        for records in reader.poll(timeout_ms=50).values():
+            read.extend(record.offset for record in records)
+
+    first = python_consumer(at, group, topic)
+    until(lambda: poll(first), lambda: len(read) >= 20, "twenty records")
+    place = PythonPartition(topic, 0)
+    first.commit({place: OffsetAndMetadata(15, "note", 0)})
+    assert first.committed(place) == 15
+    first.close(autocommit=False)
+    assert committed(at, group, topic).metadata == "note"
+    read.clear()
+    second = python_consumer(at, group, topic)
+    until(lambda: poll(second), lambda: len(read) >= 5, "the rest")
+    assert read == [15, 16, 17, 18, 19]
+    second.close()
+
+
+def test_kafka_python_and_librdkafka_share_a_group(at: str) -> None:
+    topic, group = confluent.create_topic(at, partitions=4), confluent.new_name()
+    mine = python_consumer(at, group, topic)
+    theirs = GroupMember(at, group, [topic], {"partition.assignment.strategy": "range"})
+
+    def poll() -> None:
+        mine.poll(timeout_ms=20)
+        theirs.poll()
+
+    until(poll, lambda: len(mine.assignment()) == len(theirs.owned) == 2, "two each")
+    owned = {(place.topic, place.partition) for place in mine.assignment()}
+    assert len(owned | theirs.owned) == 4
+    mine.close()
+    poll_until([theirs], lambda: len(theirs.owned) == 4, "the other two, too")
+    theirs.close()
+
+
+async def aio_consumer(at: str, group: str, topic: str) -> AIOKafkaConsumer:
+    reader = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=at,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=100,
+    )
+    await reader.start()
+    return reader
+
+
+def test_aiokafka_members_share_read_and_commit(at: str) -> None:
+    topic, group = confluent.create_topic(at, partitions=2), confluent.new_name()
+    sent = spread(at, topic, 2, 100)
+
+    async def scenario() -> set[bytes]:
+        first, second = await asyncio.gather(
+            aio_consumer(at, group, topic), aio_consumer(at, group, topic)
+        )
+        read: set[bytes] = set()
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        while len(read) < 100 or len(first.assignment()) + len(second.assignment()) != 2:
+            assert time.monotonic() < deadline, "all records"
+            for reader in (first, second):
+                for records in (await reader.getmany(timeout_ms=20)).values():
+                    read.update(record.value for record in records)
+                    await reader.commit()
+        await first.stop()
+        await second.stop()
+        return read
+
+    assert asyncio.run(scenario()) == sent
+    assert sum(committed(at, group, topic, index).offset for index in (0, 1)) == 100
