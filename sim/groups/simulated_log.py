@@ -52,7 +52,9 @@ class SimulatedPartition:
     def has_enough_in_sync(self) -> bool:
         return self.has_enough
 
-    def append(self, batch: bytearray, header: Header, now_ms: int) -> None:
+    def append(
+        self, batch: bytearray, header: Header, now_ms: int, *, from_client: bool = True
+    ) -> None:
         if self.fails_on_disk:
             raise StorageError("/simulated", "append")
         if self.fail_code:
