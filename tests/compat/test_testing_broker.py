@@ -8,9 +8,17 @@ import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from ottla.runtime.posix_files import PosixFile
 from ottla.testing import Broker
-from tests.compat.confluent import create_topic, read_values, send_values, watermarks
+from tests.compat.confluent import (
+    create_topic,
+    producer,
+    read_values,
+    send_values,
+    watermarks,
+)
 from tests.compat.nodes import wait_until
 
 
@@ -38,9 +46,7 @@ def test_a_week_passes_in_a_moment() -> None:
         send_values(broker.bootstrap, topic, [b"old"] * 3)
         assert watermarks(broker.bootstrap, topic) == (0, 3)
         broker.advance(days=8)
-        wait_until(
-            lambda: watermarks(broker.bootstrap, topic) == (3, 3), 10, "what is old is gone"
-        )
+        wait_until(lambda: watermarks(broker.bootstrap, topic) == (3, 3), 10, "what is old is gone")
 
 
 def test_a_restart_keeps_the_data_and_the_port() -> None:
@@ -70,6 +76,54 @@ def test_several_run_side_by_side() -> None:
         send_values(one.bootstrap, topic, [b"here"])
         assert one.bootstrap != other.bootstrap
         assert read_values(one.bootstrap, topic) == [b"here"]
+
+
+def test_a_stop_right_after_a_roll_is_clean() -> None:
+    """The sync of the closed segment is still under way then."""
+    for _ in range(5):
+        with Broker() as broker:
+            topic = create_topic(broker.bootstrap, configs={"retention.ms": "604800000"})
+            send_values(broker.bootstrap, topic, [b"old"])
+            broker.advance(days=8)
+            broker.stop()
+            assert Path(broker.data_dir, ".kafka_cleanshutdown").exists()
+
+
+def test_with_flush_messages_an_acknowledgement_waits_for_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And those that come while a sync runs are answered together by the next one."""
+    syncing, go_on = threading.Event(), threading.Event()
+    syncs: list[int] = []
+    real = PosixFile.sync
+
+    def slow(file: PosixFile) -> None:
+        syncs.append(file.fileno())
+        syncing.set()
+        assert go_on.wait(20)
+        real(file)
+
+    with Broker() as broker:
+        topic = create_topic(broker.bootstrap, configs={"flush.messages": "1"})
+        monkeypatch.setattr(PosixFile, "sync", slow)
+        producers = [producer(broker.bootstrap, {"linger.ms": 0}) for _ in range(4)]
+        producers[0].produce(topic, b"first")
+        producers[0].flush(0.2)
+        assert syncing.wait(20)
+        assert len(producers[0]) == 1, "it was acknowledged before it was on the disk"
+        for gathering in producers[1:]:
+            gathering.produce(topic, b"gathered")
+        wait_until(lambda: _polled(producers, broker, topic) == 4, 20, "all four are appended")
+        assert [len(waiting) for waiting in producers] == [1, 1, 1, 1]
+        go_on.set()
+        assert [waiting.flush(20) for waiting in producers] == [0, 0, 0, 0]
+        assert len(syncs) == 2, "one for the first, one for all that gathered meanwhile"
+
+
+def _polled(producers: list[Producer], broker: Broker, topic: str) -> int:
+    for one in producers:
+        one.poll(0)
+    return watermarks(broker.bootstrap, topic)[1]
 
 
 @pytest.mark.ottla(num_partitions=2)

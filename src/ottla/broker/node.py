@@ -29,7 +29,7 @@ from ottla.metadata import nodes, paths
 from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.changes import image_from_snapshot
 from ottla.metadata.configs.broker_config import BrokerConfig, connections_per_ip_overrides
-from ottla.metadata.configs.listeners import ListenerSpec, is_loopback, parse_listeners
+from ottla.metadata.configs.listeners import ListenerSpec, parse_listeners
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.store import MetadataStore, StoreRefused
 from ottla.net.acceptor import Acceptor, ConnectionLimits
@@ -46,9 +46,11 @@ from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.local_replicas import LocalReplicas
 from ottla.runtime.log_cleaner import LogCleaner
 from ottla.runtime.log_upkeep import LogUpkeep
+from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.posix_files import PosixFiles
 from ottla.runtime.request_stats import RequestStats
 from ottla.runtime.timers import LoopTimers
+from ottla.runtime.transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger("ottla.broker")
 
@@ -97,6 +99,7 @@ class Node:
         self._upkeep.start()
         self._cleaner.start()
         self._groups.start()
+        self._transactions.start()
         for acceptor, _ in self._acceptors:
             acceptor.start()
         await self._start_http()
@@ -159,14 +162,6 @@ class Node:
         for advertised in self._listeners.advertised:
             if advertised.name == spec.name:
                 self.endpoints[spec.name] = (advertised.host, advertised.port or port)
-        if not is_loopback(spec.host):
-            log.warning(
-                "listener %s is on %s:%d without authentication: anybody who reaches it can read "
-                "and write everything",
-                spec.name,
-                spec.host,
-                port,
-            )
 
     def _open_store(self) -> tuple[MetadataStore, MetadataImage]:
         paths = self.config.get_list("log.dirs")
@@ -251,6 +246,10 @@ class Node:
         )
         self._groups = GroupCoordinator(self.services)
         self.services.groups = self._groups
+        self._transactions = TransactionCoordinator(
+            self.services, MarkerWriter(self.services, self._groups.host_at)
+        )
+        self.services.transactions = self._transactions
         self._processor.dispatch = Dispatcher(self.services, self.stats).dispatch
 
     # -- following the image ----------------------------------------------------------------
@@ -262,8 +261,10 @@ class Node:
             self._replicas.configure(self.config, new)
             self._pool.resize(self.config.get_int("num.io.threads"))
             self._groups.on_config(self.config)
+            self._transactions.on_config(self.config)
         applied = self._replicas.apply(old, new)
         applied.when_done(lambda done: self._groups.on_image(new))
+        applied.when_done(lambda done: self._transactions.on_image(new))
         return applied
 
     def _configure_from(self, image: MetadataImage) -> None:
@@ -283,12 +284,14 @@ class Node:
         for acceptor, _ in self._acceptors:
             acceptor.close()
         self._processor.close()
+        self._transactions.close()
         self._groups.close()
         self._upkeep.stop()
         self._cleaner.stop()
         self._lag.stop()
         if self._http is not None:
             await self._http.stop()
+        await _done(self._flusher.when_idle())
         await _done(self._pool.run(self._close_logs))
         self._pool.close()
         self._release()
@@ -305,7 +308,10 @@ class Node:
             if log_dir.error is None:
                 self._upkeep.checkpoint_all_now(log_dir)
                 log_dir.mark_clean()
-        self._store.unregister(self.broker_id)
+        try:
+            self._store.unregister(self.broker_id)
+        except StorageError as failure:
+            log.warning("this broker could not sign off: %s", failure)
 
     def _release(self) -> None:
         for acceptor, _ in self._acceptors:

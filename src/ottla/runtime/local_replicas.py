@@ -328,5 +328,5 @@ def _tell(order: OpenOrder, report: LoadReport) -> None:
             order.topic.name,
             order.index,
             report.bytes_cut,
-            order.opened.log_end_offset if order.opened is not None else -1,
+            report.log_end_offset,
         )
