@@ -10,7 +10,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Pool, Timers
 from ottla.handlers import registry
-from ottla.handlers.context import ControllerDoor, GroupDoor, PartitionTable
+from ottla.handlers.context import ControllerDoor, GroupDoor, PartitionTable, TransactionDoor
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import decide_producer_id_block
 from ottla.metadata.image import MetadataImage
@@ -96,6 +96,7 @@ class BrokerServices:
         self._producer_ids = ProducerIds(controller, broker_id)
         self.new_uuid = new_uuid
         self.groups: GroupDoor
+        self.transactions: TransactionDoor
 
     @property
     def image(self) -> MetadataImage:

@@ -30,6 +30,7 @@ from ottla.coordinator.offset_commits import OffsetCommits
 from ottla.coordinator.offsets import NO_PRODUCER_ID, CommittedOffsets
 from ottla.coordinator.offsets_records import UnreadableRecord
 from ottla.coordinator.shard import Caller, Fields, Outcome, Record, ShardTimers
+from ottla.coordinator.transactional_commits import commit_in_transaction
 from ottla.protocol.error_codes import NONE
 
 log = logging.getLogger("ottla.coordinator")
@@ -113,6 +114,9 @@ class GroupShard:
 
     def commit_offsets(self, request: Any, caller: Caller) -> Outcome[Fields]:
         return self.commits.commit(request, caller)
+
+    def commit_in_transaction(self, request: Any, caller: Caller) -> Outcome[Fields]:
+        return commit_in_transaction(self.context, request, caller)
 
     def delete_offsets(self, request: Any) -> Outcome[Fields]:
         return self.commits.delete_offsets(request)

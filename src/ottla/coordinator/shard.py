@@ -38,6 +38,27 @@ class Record:
         return f"Record({self.key!r}, {self.value!r})"
 
 
+class Transactional:
+    """As whose transaction the records of an outcome are written.
+
+    With `committed` they are its end instead: one marker, by a coordinator of `coordinator_epoch`.
+    """
+
+    __slots__ = ("committed", "coordinator_epoch", "producer_epoch", "producer_id")
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool | None = None,
+        coordinator_epoch: int = -1,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.committed = committed
+        self.coordinator_epoch = coordinator_epoch
+
+
 class Outcome(Generic[R]):
     """What a decision returns.
 
@@ -48,7 +69,7 @@ class Outcome(Generic[R]):
     error code that the client gets. Without records, both wait only for what was written before.
     """
 
-    __slots__ = ("is_atomic", "on_settled", "records", "response")
+    __slots__ = ("is_atomic", "on_settled", "records", "response", "transactional")
 
     def __init__(
         self,
@@ -57,11 +78,13 @@ class Outcome(Generic[R]):
         on_settled: Callable[[int], None] | None = None,
         *,
         is_atomic: bool = True,
+        transactional: Transactional | None = None,
     ) -> None:
         self.records = records
         self.response = response
         self.on_settled = on_settled
         self.is_atomic = is_atomic
+        self.transactional = transactional
 
 
 NOTHING: Outcome[None] = Outcome((), None)

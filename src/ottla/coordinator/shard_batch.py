@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from struct import Struct
 
-from ottla.coordinator.shard import Record
+from ottla.coordinator.shard import Record, Transactional
 from ottla.records.batch_header import (
     ATTRIBUTES_POSITION,
+    CONTROL_MASK,
     HEADER_SIZE,
     LENGTH_END,
     MAGIC_V2,
+    TRANSACTIONAL_MASK,
     Header,
 )
 from ottla.records.crc32c import crc32c
@@ -22,6 +24,9 @@ from ottla.records.varints import varint
 
 _BEFORE_ATTRIBUTES = Struct(">qiibI")
 _AFTER_CRC = Struct(">hiqqqhii")
+_MARKER_KEY = Struct(">hh")
+_MARKER_VALUE = Struct(">hi")
+_MARKER_VERSION = 0
 _NULL_VALUE = b"\x01\x00"
 _NO_HEADERS = b"\x00"
 
@@ -32,10 +37,24 @@ _VARINTS = tuple(varint(length) for length in range(2048))
 _RECORD_START = b"\x00\x00"
 
 
-def build_batch(records: Sequence[Record], timestamp_ms: int) -> tuple[bytearray, Header]:
+def build_batch(
+    records: Sequence[Record], timestamp_ms: int, transactional: Transactional | None = None
+) -> tuple[bytearray, Header]:
     """The batch, whose first bytes may be overwritten when its offset is known, and its header."""
     count = len(records)
-    after_crc = _AFTER_CRC.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    attributes = 0
+    producer_id = producer_epoch = sequence = -1
+    if transactional is not None:
+        producer_id, producer_epoch = transactional.producer_id, transactional.producer_epoch
+        attributes = TRANSACTIONAL_MASK
+        if transactional.committed is None:
+            sequence = 0
+        else:
+            attributes |= CONTROL_MASK
+    after_crc = _AFTER_CRC.pack(
+        *(attributes, count - 1, timestamp_ms, timestamp_ms),
+        *(producer_id, producer_epoch, sequence, count),
+    )
     parts = [after_crc]
     for index, record in enumerate(records):
         key, value = record.key, record.value
@@ -52,10 +71,18 @@ def build_batch(records: Sequence[Record], timestamp_ms: int) -> tuple[bytearray
     batch = bytearray(_BEFORE_ATTRIBUTES.pack(0, length, -1, MAGIC_V2, checksum))
     batch += checked
     header = (
-        *(0, length, -1, MAGIC_V2, checksum, 0, count - 1),
-        *(timestamp_ms, timestamp_ms, -1, -1, -1, count),
+        *(0, length, -1, MAGIC_V2, checksum, attributes, count - 1),
+        *(timestamp_ms, timestamp_ms, producer_id, producer_epoch, sequence, count),
     )
     return batch, header
+
+
+def marker_record(transactional: Transactional) -> Record:
+    """The one record of the batch that ends a transaction."""
+    return Record(
+        _MARKER_KEY.pack(_MARKER_VERSION, 1 if transactional.committed else 0),
+        _MARKER_VALUE.pack(_MARKER_VERSION, transactional.coordinator_epoch),
+    )
 
 
 def _varint(length: int) -> bytes:

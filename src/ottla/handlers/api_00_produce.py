@@ -14,14 +14,16 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
+from ottla.handlers.produce_admission import Codes, admit, is_in_transaction
 from ottla.handlers.produce_route import FIRST_VERSION_WITH_ZSTD, learn, store_at_once
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
 from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
 from ottla.protocol.error_codes import (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
-    INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_ENOUGH_REPLICAS,
@@ -31,7 +33,13 @@ from ottla.protocol.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.produce import ProduceRequest, pack_produce_response, read_produce_request
-from ottla.records.batch_header import ATTRIBUTES, MAX_TIMESTAMP, TRANSACTIONAL_MASK
+from ottla.records.batch_header import (
+    ATTRIBUTES,
+    MAX_TIMESTAMP,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TRANSACTIONAL_MASK,
+)
 from ottla.records.validation import (
     InvalidRecords,
     Validated,
@@ -46,6 +54,7 @@ VERSIONS = (3, 13)
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
+Waiting = tuple[list[Produced], int, Partition, Validated]
 
 
 def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None] | None:
@@ -97,7 +106,16 @@ def _finish(
 class _Work:
     """One request under way: a result per partition, some of which may still be awaited."""
 
-    __slots__ = ("answer", "context", "now_ms", "pending", "request", "results", "stored_at")
+    __slots__ = (
+        "_not_admitted",
+        "answer",
+        "context",
+        "now_ms",
+        "pending",
+        "request",
+        "results",
+        "stored_at",
+    )
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self.context = context
@@ -108,6 +126,8 @@ class _Work:
         """Where the last batch is that was stored at once."""
         self.answer: Deferred[Reply | None] = Deferred()
         self.now_ms = context.services.clock.wall_ms()
+        self._not_admitted: list[Waiting] = []
+        """Transactional batches of which the coordinator has to be asked, all at once."""
 
     def start(self) -> None:
         context, acks = self.context, self.request.acks
@@ -128,6 +148,8 @@ class _Work:
                 else:
                     row.append((index, NONE, *stored, NO_ERRORS, None, None))
                     self.stored_at = partition
+        if self._not_admitted:
+            self._admit()
 
     def _name_of(self, name: str | None, topic_id: uuid.UUID | None) -> str | None:
         if topic_id is None:
@@ -155,7 +177,7 @@ class _Work:
         except ProtocolError as refused:
             row[place] = _refused(partition, index, refused)
             return
-        self._append(row, place, partition, validated)
+        self._append_if_admitted(row, place, partition, validated)
 
     def _refusal(self, partition: Partition | None, name: str, index: int) -> int:
         if name in INTERNAL_TOPICS:
@@ -178,7 +200,9 @@ class _Work:
 
         def validated(outcome: Deferred[Validated]) -> None:
             try:
-                self._append(row, place, partition, outcome.result())
+                self._append_if_admitted(row, place, partition, outcome.result())
+                if self._not_admitted:
+                    self._admit()
             except ProtocolError as refused:
                 row[place] = _refused(partition, partition.partition, refused)
             self._one_less()
@@ -187,15 +211,56 @@ class _Work:
         job = self.context.services.pool.run(validate_produced, view, rules, self.now_ms)
         job.when_done(validated)
 
+    def _append_if_admitted(
+        self, row: list[Produced], place: int, partition: Partition, validated: Validated
+    ) -> None:
+        header = validated.header
+        if header[ATTRIBUTES] & TRANSACTIONAL_MASK and not is_in_transaction(partition, header):
+            self._not_admitted.append((row, place, partition, validated))
+        else:
+            self._append(row, place, partition, validated)
+
+    def _admit(self) -> None:
+        waiting, self._not_admitted = self._not_admitted, []
+        places = [(partition.topic, partition.partition) for _, _, partition, _ in waiting]
+        header = waiting[0][3].header
+        asked = admit(self.context, self.request.transactional_id, header, places)
+        if asked.done:
+            self._on_admitted(waiting, asked)
+            return
+        if not isinstance(self.answer, OrderedDeferred):
+            self.answer = OrderedDeferred()
+        self.pending += 1
+        kept = [
+            (row, place, partition, Validated(validated.header, bytes(validated.batch)))
+            for row, place, partition, validated in waiting
+        ]
+
+        def admitted(outcome: Deferred[Codes]) -> None:
+            self._on_admitted(kept, outcome)
+            self._one_less()
+
+        asked.when_done(admitted)
+
+    def _on_admitted(self, waiting: list[Waiting], outcome: Deferred[Codes]) -> None:
+        codes = outcome.result()
+        first = waiting[0][3].header
+        for row, place, partition, validated in waiting:
+            code = codes[partition.topic, partition.partition]
+            if validated.header[PRODUCER_ID] != first[PRODUCER_ID]:
+                code = INVALID_PRODUCER_ID_MAPPING
+            elif validated.header[PRODUCER_EPOCH] != first[PRODUCER_EPOCH]:
+                code = INVALID_PRODUCER_EPOCH
+            if code == NONE:
+                self._append(row, place, partition, validated)
+            else:
+                row[place] = _failed(partition.partition, code)
+
     def _append(
         self, row: list[Produced], place: int, partition: Partition, validated: Validated
     ) -> None:
         header = validated.header
         index = partition.partition
-        if header[ATTRIBUTES] & TRANSACTIONAL_MASK:
-            # No coordinator hands out transactions yet, so nobody can have begun this one.
-            row[place] = _failed(index, INVALID_TXN_STATE)
-            return
         try:
             appended = partition.append(validated.batch, header, self.now_ms)
         except ProtocolError as refused:

@@ -1,8 +1,8 @@
 """FindCoordinator 0-6: which broker a group or a transactional id has to talk to.
 
-v1 tells what kind of coordinator is meant, v4 and later ask for many keys. Asking for a group's
-coordinator makes `__consumer_offsets` if it is not there; the answer waits for it, so that no
-client has to come again.
+v1 tells what kind of coordinator is meant, v4 and later ask for many keys. Asking makes the
+internal topic of that kind if it is not there; the answer waits for it, so that no client has to
+come again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError
 from ottla.coordinator.shard import Fields
-from ottla.handlers.context import Context
+from ottla.handlers.context import Context, GroupDoor, TransactionDoor
 from ottla.handlers.group_requests import Answer
 from ottla.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
@@ -32,32 +32,36 @@ MANY_KEYS_FROM = 4
 def handle(context: Context, request: Any) -> Answer:
     many = context.api_version >= MANY_KEYS_FROM
     keys = request.coordinator_keys if many else [request.key]
-    if request.key_type != GROUP:
-        return _response(many, [_refused(key, _code_for(request.key_type)) for key in keys])
-    ready = context.services.groups.ensure_topic()
+    services = context.services
+    if request.key_type == GROUP:
+        door: GroupDoor | TransactionDoor = services.groups
+    elif request.key_type == TRANSACTION:
+        door = services.transactions
+    else:
+        return _response(many, [_refused(key, INVALID_REQUEST) for key in keys])
+    ready = door.ensure_topic()
     if ready.done:
-        return _response(many, _found(context, keys, ready))
+        return _response(many, _found(context, door, keys, ready))
     answer: Deferred[Fields] = Deferred()
-    ready.when_done(lambda outcome: answer.resolve(_response(many, _found(context, keys, outcome))))
+    ready.when_done(
+        lambda outcome: answer.resolve(_response(many, _found(context, door, keys, outcome)))
+    )
     return answer
 
 
-def _code_for(key_type: int) -> int:
-    # Nobody coordinates transactions here yet: a client that waits for that waits in vain.
-    return COORDINATOR_NOT_AVAILABLE if key_type == TRANSACTION else INVALID_REQUEST
-
-
-def _found(context: Context, keys: list[str], ready: Deferred[None]) -> list[Fields]:
+def _found(
+    context: Context, door: GroupDoor | TransactionDoor, keys: list[str], ready: Deferred[None]
+) -> list[Fields]:
     try:
         ready.result()
     except ProtocolError as refused:
         return [_refused(key, refused.code) for key in keys]
-    return [_coordinator(context, key) for key in keys]
+    return [_coordinator(context, door, key) for key in keys]
 
 
-def _coordinator(context: Context, key: str) -> Fields:
+def _coordinator(context: Context, door: GroupDoor | TransactionDoor, key: str) -> Fields:
     services = context.services
-    leader = services.groups.leader_of(key)
+    leader = door.leader_of(key)
     endpoint = services.advertised_endpoint(leader, context.listener_name)
     if endpoint is None:
         return _refused(key, COORDINATOR_NOT_AVAILABLE)

@@ -1,9 +1,7 @@
-"""InitProducerId 0-5: a fresh producer id for an idempotent producer.
+"""InitProducerId 0-5: a producer id, and for a transactional id its next epoch.
 
-v2 flexible; v3 lets a producer name the id and epoch it had (KIP-360), which matters only to
-transactions; v4 tells PRODUCER_FENCED apart. Transactions are not built: no broker coordinates a
-transactional id, so each answers NOT_COORDINATOR, as Kafka's brokers do for ids of others. A
-client then asks FindCoordinator, which is not advertised, and fails with that reason.
+v2 flexible; v3 lets a producer name the id and epoch it had (KIP-360); v4 tells PRODUCER_FENCED
+apart. Without a transactional id any broker answers with an id nobody has had, epoch 0.
 """
 
 from __future__ import annotations
@@ -11,13 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import OttlaError, ProtocolError
+from ottla.coordinator.shard import Fields
+from ottla.coordinator.transaction_shard import InitAsked
 from ottla.handlers.context import Context
+from ottla.handlers.transaction_requests import Answer, answered
 from ottla.protocol.error_codes import (
+    INVALID_PRODUCER_EPOCH,
     INVALID_REQUEST,
     INVALID_TRANSACTION_TIMEOUT,
     NONE,
-    NOT_COORDINATOR,
+    PRODUCER_FENCED,
 )
 
 API_KEY = 22
@@ -25,40 +26,41 @@ VERSIONS = (0, 5)
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+FENCED_FROM = 4
 
-Fields = dict[str, Any]
 
-
-def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
+def handle(context: Context, request: Any) -> Answer:
     has_id = request.producer_id != NO_PRODUCER_ID
     has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch or request.transactional_id == "":
         return _refused(INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _refused(_transactional_refusal(context, request.transaction_timeout_ms))
-    return _fresh_producer_id(context)
-
-
-def _transactional_refusal(context: Context, timeout_ms: int) -> int:
+    if request.transactional_id is None:
+        return _fresh_producer_id(context)
     timeout_ms_max = context.services.config.get_int("transaction.max.timeout.ms")
-    return NOT_COORDINATOR if 0 < timeout_ms <= timeout_ms_max else INVALID_TRANSACTION_TIMEOUT
+    if not 0 < request.transaction_timeout_ms <= timeout_ms_max:
+        return _refused(INVALID_TRANSACTION_TIMEOUT)
+    asked = InitAsked(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+    )
+    return answered(
+        context.services.transactions.init_producer_id(asked),
+        lambda fields: {**fields, "error_code": _code_for(fields["error_code"], context)},
+        lambda code: _refused(_code_for(code, context)),
+    )
 
 
-def _fresh_producer_id(context: Context) -> Deferred[Fields]:
-    answer: Deferred[Fields] = Deferred()
+def _fresh_producer_id(context: Context) -> Answer:
+    taken: Deferred[int] = context.services.new_producer_id()
+    return answered(taken, lambda producer_id: _answer(NONE, producer_id, 0), _refused)
 
-    def allocated(outcome: Deferred[int]) -> None:
-        try:
-            fields = _answer(NONE, outcome.result(), 0)
-        except ProtocolError as refused:
-            fields = _refused(refused.code)
-        except OttlaError as failure:
-            answer.fail(failure)
-            return
-        answer.resolve(fields)
 
-    context.services.new_producer_id().when_done(allocated)
-    return answer
+def _code_for(code: int, context: Context) -> int:
+    if code == PRODUCER_FENCED and context.api_version < FENCED_FROM:
+        return INVALID_PRODUCER_EPOCH
+    return code
 
 
 def _refused(code: int) -> Fields:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -12,7 +12,8 @@ from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Pool, Timers
 from ottla.coordinator.group_shard import GroupShard
-from ottla.coordinator.shard import Outcome
+from ottla.coordinator.shard import Outcome, Transactional
+from ottla.coordinator.transaction_shard import EndAsked, InitAsked, TransactionShard
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import Decision
@@ -72,11 +73,60 @@ class GroupDoor(Protocol):
         """The broker that coordinates the group; -1 while there is none."""
         ...
 
+    def partition_of(self, group_id: str) -> int:
+        """Which partition of `__consumer_offsets` holds the group."""
+        ...
+
     def hosts(self) -> Iterator[GroupHost]: ...
     def is_loading(self) -> bool: ...
     def ensure_topic(self) -> Deferred[None]:
         """Done when there is a place for groups; fails with a ProtocolError if there cannot be."""
         ...
+
+
+class TransactionHost(Protocol):
+    """One shard of the transactions, and its log."""
+
+    def read(self, look: Callable[[TransactionShard], R]) -> Deferred[R]: ...
+
+
+class TransactionDoor(Protocol):
+    """The coordinator of transactional ids, and the way to the coordinators of others.
+
+    What is asked fails with a ProtocolError if the coordinator is not here or not ready.
+    """
+
+    def init_producer_id(self, asked: InitAsked) -> Deferred[dict[str, Any]]: ...
+    def end_transaction(self, asked: EndAsked) -> Deferred[dict[str, Any]]: ...
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+    ) -> Deferred[int]: ...
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+    ) -> Deferred[dict[TopicPartition, int]]:
+        """An error code for each: whether it is in the transaction that is open."""
+        ...
+
+    def write_marker(
+        self, topic: str, index: int, marker: Transactional, client_version: int
+    ) -> Deferred[int]:
+        """0 when the end of the transaction is in the partition for good."""
+        ...
+
+    def host_of(self, transactional_id: str) -> TransactionHost | int: ...
+    def leader_of(self, transactional_id: str) -> int: ...
+    def hosts(self) -> Iterator[TransactionHost]: ...
+    def is_loading(self) -> bool: ...
+    def ensure_topic(self) -> Deferred[None]: ...
 
 
 class Services(Protocol):
@@ -89,6 +139,7 @@ class Services(Protocol):
     controller: ControllerDoor
     fetch_sessions: FetchSessions
     groups: GroupDoor
+    transactions: TransactionDoor
 
     @property
     def image(self) -> MetadataImage: ...
@@ -131,4 +182,6 @@ __all__ = [
     "PartitionTable",
     "Services",
     "TopicPartition",
+    "TransactionDoor",
+    "TransactionHost",
 ]

@@ -17,6 +17,7 @@ import struct
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.limits import LOOP_DECOMPRESS_BYTES_MAX
 from ottla.handlers.context import Context
+from ottla.handlers.produce_admission import is_in_transaction
 from ottla.protocol.produce import ProduceRequest
 from ottla.records.batch_header import ATTRIBUTES, MAX_TIMESTAMP, TRANSACTIONAL_MASK
 from ottla.records.validation import LOG_APPEND_TIME, needs_pool, validate_produced
@@ -94,7 +95,7 @@ def store_at_once(
     try:
         validated = validate_produced(records, rules, now_ms)
         header = validated.header
-        if header[ATTRIBUTES] & TRANSACTIONAL_MASK:
+        if header[ATTRIBUTES] & TRANSACTIONAL_MASK and not is_in_transaction(partition, header):
             return None
         appended = partition.append(validated.batch, header, now_ms)
     except ProtocolError:

@@ -18,14 +18,24 @@ from ottla.protocol.error_codes import INVALID_UPDATE_VERSION, NONE
 
 METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"
+TRANSACTION_VERSION = "transaction.version"
 
-SUPPORTED: Mapping[str, tuple[int, int]] = {METADATA_VERSION: (7, 30), GROUP_VERSION: (0, 1)}
+SUPPORTED: Mapping[str, tuple[int, int]] = {
+    METADATA_VERSION: (7, 30),
+    GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
+}
 """Feature -> lowest and highest level that this broker can work with (30 is 4.3-IV0).
 
-Level 1 of `group.version` is the consumer protocol (KIP-848).
+Level 1 of `group.version` is the consumer protocol (KIP-848), level 2 of `transaction.version` an
+epoch per transaction (KIP-890).
 """
 
-FINALIZED: Mapping[str, int] = {METADATA_VERSION: 30, GROUP_VERSION: 1}
+FINALIZED: Mapping[str, int] = {
+    METADATA_VERSION: 30,
+    GROUP_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+}
 """The levels that a new cluster begins with."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

@@ -158,13 +158,20 @@ class Partition:
             self._rules_config = config
         return self._rules if zstd_allowed else rules_of(config, False)
 
-    def append(self, batch: Buffer, header: Header, now_ms: int) -> Appended:
-        """Append one validated batch as the leader. Errors are ProtocolError or StorageError."""
+    def append(
+        self, batch: Buffer, header: Header, now_ms: int, *, from_client: bool = True
+    ) -> Appended:
+        """Append one validated batch as the leader. Errors are ProtocolError or StorageError.
+
+        `from_client=False` is for coordinators: their batches have no sequences, and a marker is
+        one of them."""
         log = self.log
         progress = self._progress
         if log is None or progress is None:
             raise ProtocolError(self.check_leader(-1) or NOT_LEADER_OR_FOLLOWER)
-        appended = log.append(batch, header, self.leader_epoch, now_ms=now_ms)
+        appended = log.append(
+            batch, header, self.leader_epoch, now_ms=now_ms, from_client=from_client
+        )
         if not appended.duplicate and progress.on_appended(log.log_end_offset):
             self._progress_made(len(batch))
         return appended

@@ -96,9 +96,10 @@ class GroupCoordinator:
 
     def host_of(self, group_id: str) -> GroupHost | int:
         """The host of the group, or the error code that is owed instead."""
-        return self._host_at(self.partition_of(group_id))
+        return self.host_at(self.partition_of(group_id))
 
-    def _host_at(self, index: int) -> GroupHost | int:
+    def host_at(self, index: int) -> GroupHost | int:
+        """The host of a partition of `__consumer_offsets`."""
         host = self._hosts.get(index)
         if host is not None:
             return host

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from ottla.base.deferred import Deferred
 from ottla.base.errors import InvariantError, OttlaError, ProtocolError, StorageError
 from ottla.base.ports import Clock, Timer, Timers
-from ottla.coordinator.shard import Outcome, Record
+from ottla.coordinator.shard import Outcome, Record, Transactional
 from ottla.coordinator.shard_batch import build_batch, in_pieces
 from ottla.log.log_config import LONG_MAX
 from ottla.protocol.error_codes import (
@@ -167,6 +167,10 @@ class ShardHost(Generic[S]):
         while self._queue:
             self._refuse(self._queue.popleft()[1], NOT_COORDINATOR)
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def pending_writes(self) -> int:
         return len(self._waiting)
 
@@ -242,29 +246,48 @@ class ShardHost(Generic[S]):
             return NOT_ENOUGH_REPLICAS
         size_max = held.config.max_message_bytes
         if outcome.is_atomic:
-            return self._append_batch(outcome.records, size_max)
+            return self._append_batch(outcome.records, size_max, outcome.transactional)
         for piece in in_pieces(outcome.records, size_max):
             code = self._append_batch(piece, size_max)
             if code != NONE:
                 return code
         return NONE
 
-    def _append_batch(self, records: Sequence[Record], size_max: int) -> int:
+    def _append_batch(
+        self,
+        records: Sequence[Record],
+        size_max: int,
+        transactional: Transactional | None = None,
+    ) -> int:
         now_ms = self._services.clock.wall_ms()
-        batch, header = build_batch(records, now_ms)
+        batch, header = build_batch(records, now_ms, transactional)
         if len(batch) > size_max:
             return MESSAGE_TOO_LARGE
         try:
-            self.partition.append(batch, header, now_ms)
+            self.partition.append(batch, header, now_ms, from_client=False)
         except ProtocolError as refused:
             return refused.code
         except StorageError as failure:
             self._services.storage_failed(failure)
             return KAFKA_STORAGE_ERROR
+        if transactional is not None:
+            self._replay_transactional(records, transactional)
+            return NONE
         replay = self.shard.replay
         for record in records:
             replay(record)
         return NONE
+
+    def _replay_transactional(
+        self, records: Sequence[Record], transactional: Transactional
+    ) -> None:
+        shard: Any = self.shard
+        producer_id = transactional.producer_id
+        if transactional.committed is not None:
+            shard.replay_marker(producer_id, committed=transactional.committed)
+            return
+        for record in records:
+            shard.replay(record, producer_id)
 
     def _needs_flush(self) -> bool:
         held = self.partition.log

@@ -14,6 +14,7 @@ from ottla.base.errors import InvariantError, ProtocolError
 from ottla.handlers import api_22_init_producer_id as module
 from ottla.handlers.context import Context, Services
 from tests.unit.handlers.read_fakes import FakeServices, an_image, ask, versions_of
+from tests.unit.handlers.transaction_fakes import transactional_services
 
 VERSIONS = versions_of(module)
 
@@ -54,15 +55,37 @@ def test_an_id_without_its_epoch_is_refused_where_it_can_be_told(version: int) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_transactional_ids(version: int) -> None:
+def test_transactional_ids_that_are_refused(version: int) -> None:
     services = a_service()
     assert init(services, version, transactional_id="") == (42, -1, -1)
-    assert init(services, version, transactional_id="x") == (16, -1, -1)
     for timeout_ms in (0, -1, 900_001):
         told = init(services, version, transactional_id="x", transaction_timeout_ms=timeout_ms)
         assert told == (50, -1, -1)
-    told = init(services, version, transactional_id="x", transaction_timeout_ms=900_000)
-    assert told == (16, -1, -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_start_of_a_transactional_id_has_the_next_epoch(version: int) -> None:
+    services, world = transactional_services()
+    world.fresh_ids = iter([70, 80])
+    assert init(services, version, transactional_id="x") == (0, 70, 0)
+    assert init(services, version, transactional_id="x") == (0, 70, 1)
+    assert init(services, version, transactional_id="y") == (0, 80, 0)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_fenced_producer_is_told_by_the_code_of_its_version(version: int) -> None:
+    services, _ = transactional_services()
+    assert init(services, version, transactional_id="x")[0] == 0
+    told = init(services, version, transactional_id="x", producer_id=999, producer_epoch=0)
+    assert told == (90 if version >= 4 else 47, -1, -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_coordinator_that_is_elsewhere_or_loading(version: int) -> None:
+    services, world = transactional_services()
+    for code in (14, 15, 16):
+        world.refusal = code
+        assert init(services, version, transactional_id="x") == (code, -1, -1)
 
 
 def test_no_id_to_be_had() -> None:

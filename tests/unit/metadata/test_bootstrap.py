@@ -9,6 +9,7 @@ import pytest
 from ottla.metadata import nodes, paths
 from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.changes import image_from_snapshot
+from ottla.metadata.features import FINALIZED
 from ottla.metadata.memory_store import MemoryStore
 from ottla.metadata.store import Node, StoreRefused
 
@@ -20,7 +21,7 @@ def test_everything_new() -> None:
     store.commit(decide_cluster_id(None, None, "fresh"))
     image = image_from_snapshot(store.load())
     assert image.cluster_id == "fresh"
-    assert image.features == {"metadata.version": 30, "group.version": 1}
+    assert image.features == FINALIZED
     node = store.load().nodes[paths.CLUSTER_ID]
     assert decide_cluster_id(node, "fresh", "other") == []
 

@@ -25,6 +25,7 @@ from ottla.metadata.controller import (
     decide_elect_leaders,
     decide_producer_id_block,
 )
+from ottla.metadata.features import FINALIZED
 from ottla.metadata.image import PartitionState
 from ottla.metadata.nodes import DamagedNode, StateContent
 from ottla.metadata.store import Change, NodeUpdate, Snapshot, Write
@@ -44,7 +45,7 @@ def test_a_cluster_as_loaded() -> None:
     image = cluster.image
     assert image.cluster_id == CLUSTER_ID
     assert (image.controller_id, image.controller_epoch) == (1, 1)
-    assert image.features == {"metadata.version": 30, "group.version": 1}
+    assert image.features == FINALIZED
     assert [(broker.broker_id, broker.fenced) for broker in image.brokers.values()] == [
         (1, False),
         (2, False),

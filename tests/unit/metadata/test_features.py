@@ -41,7 +41,7 @@ def update(
 
 def test_a_new_cluster_has_what_is_built(cluster: Cluster) -> None:
     assert finalized_features(cluster.image) == FINALIZED
-    assert FINALIZED == {"metadata.version": 30, "group.version": 1}
+    assert FINALIZED == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
     assert finalized_epoch(cluster.image) == 0
     assert finalized_features(EMPTY_IMAGE) == FINALIZED
     assert finalized_epoch(EMPTY_IMAGE) == 0

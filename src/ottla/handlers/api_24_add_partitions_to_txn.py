@@ -1,0 +1,132 @@
+"""AddPartitionsToTxn 0-5: which partitions a transaction is going to write to.
+
+v2 tells PRODUCER_FENCED apart; v3 flexible; v4 is for brokers: many transactions at once, added or
+only verified; v5 answers TRANSACTION_ABORTABLE for what is not in the transaction. All partitions
+of a transaction are added or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.base.ids import TopicPartition
+from ottla.coordinator.shard import Fields
+from ottla.handlers.context import Context
+from ottla.handlers.group_requests import gather
+from ottla.handlers.transaction_requests import Answer, answered, code_for
+from ottla.protocol.error_codes import (
+    INVALID_REQUEST,
+    INVALID_TXN_STATE,
+    NONE,
+    OPERATION_NOT_ATTEMPTED,
+    TRANSACTION_ABORTABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+API_KEY = 24
+VERSIONS = (0, 5)
+
+BATCHED_FROM = 4
+ABORTABLE_FROM = 5
+OLD_CLIENT, EPOCH_PER_TRANSACTION = 0, 2
+
+Codes = Mapping[TopicPartition, int]
+
+
+def handle(context: Context, request: Any) -> Answer:
+    if context.api_version >= BATCHED_FROM:
+        answers = [_one_of_many(context, one) for one in request.transactions]
+        return gather(
+            answers, lambda results: {"error_code": NONE, "results_by_transaction": results}
+        )
+    partitions = _partitions_of(request.v3_and_below_topics)
+
+    def fields_of(codes: Codes) -> Fields:
+        return {"results_by_topic_v3_and_below": _topics(request.v3_and_below_topics, codes)}
+
+    return _add(
+        context,
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        partitions,
+        fields_of,
+    )
+
+
+def _one_of_many(context: Context, asked: Any) -> Answer:
+    partitions = _partitions_of(asked.topics)
+
+    def fields_of(codes: Codes) -> Fields:
+        return {
+            "transactional_id": asked.transactional_id,
+            "topic_results": _topics(asked.topics, codes),
+        }
+
+    name = asked.transactional_id
+    if not asked.verify_only:
+        return _add(context, name, asked.producer_id, asked.producer_epoch, partitions, fields_of)
+    verified = context.services.transactions.verify_partitions(
+        name, asked.producer_id, asked.producer_epoch, partitions
+    )
+    return answered(
+        verified,
+        lambda codes: fields_of({one: _verdict(context, codes[one]) for one in partitions}),
+        lambda code: fields_of(dict.fromkeys(partitions, code)),
+    )
+
+
+def _add(
+    context: Context,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: list[TopicPartition],
+    fields_of: Any,
+) -> Answer:
+    image = context.services.image
+    unknown = [one for one in partitions if image.partition(*one) is None]
+    if unknown:
+        codes = dict.fromkeys(partitions, OPERATION_NOT_ATTEMPTED)
+        codes.update(dict.fromkeys(unknown, UNKNOWN_TOPIC_OR_PARTITION))
+        return dict(fields_of(codes))
+
+    def with_code(code: int) -> Fields:
+        told = code_for(code, context.api_version)
+        return dict(fields_of(dict.fromkeys(partitions, told)))
+
+    if not transactional_id:
+        return with_code(INVALID_REQUEST)
+    is_new = context.api_version >= BATCHED_FROM
+    added = context.services.transactions.add_partitions(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        partitions,
+        EPOCH_PER_TRANSACTION if is_new else OLD_CLIENT,
+    )
+    return answered(added, with_code, with_code)
+
+
+def _verdict(context: Context, code: int) -> int:
+    if code == TRANSACTION_ABORTABLE and context.api_version < ABORTABLE_FROM:
+        return INVALID_TXN_STATE
+    return code
+
+
+def _partitions_of(topics: Iterable[Any]) -> list[TopicPartition]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _topics(topics: Iterable[Any], codes: Codes) -> list[Fields]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": codes[topic.name, index]}
+                for index in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

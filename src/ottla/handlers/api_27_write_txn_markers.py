@@ -1,0 +1,64 @@
+"""WriteTxnMarkers 1-2: the end of a transaction, partition by partition.
+
+Sent by coordinators, and by people who abort a transaction that hangs (`kafka-transactions abort`).
+v2 tells whether the producer's epoch grows with each transaction: then a marker of an epoch that
+the partition has seen is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.ids import TopicPartition
+from ottla.coordinator.shard import Fields, Transactional
+from ottla.handlers.context import Context
+from ottla.handlers.group_requests import gather
+from ottla.handlers.transaction_requests import Answer, answered
+
+API_KEY = 27
+VERSIONS = (1, 2)
+
+
+def handle(context: Context, request: Any) -> Answer:
+    answers = [_write(context, marker) for marker in request.markers]
+    return gather(answers, lambda markers: {"markers": markers})
+
+
+def _write(context: Context, asked: Any) -> Answer:
+    marker = Transactional(
+        asked.producer_id,
+        asked.producer_epoch,
+        bool(asked.transaction_result),
+        asked.coordinator_epoch,
+    )
+    places = [(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
+    answers = [_write_one(context, place, marker, asked.transaction_version) for place in places]
+
+    def combine(results: list[Fields]) -> Fields:
+        codes = {place: fields["code"] for place, fields in zip(places, results, strict=True)}
+        return {
+            "producer_id": asked.producer_id,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": index, "error_code": codes[topic.name, index]}
+                        for index in topic.partition_indexes
+                    ],
+                }
+                for topic in asked.topics
+            ],
+        }
+
+    return gather(answers, combine)
+
+
+def _write_one(
+    context: Context, place: TopicPartition, marker: Transactional, client_version: int
+) -> Answer:
+    written = context.services.transactions.write_marker(*place, marker, client_version)
+    return answered(written, _with_code, _with_code)
+
+
+def _with_code(code: int) -> Fields:
+    return {"code": code}

@@ -1,0 +1,137 @@
+"""TxnOffsetCommit 0-5: offsets that count when, and only when, a transaction is committed.
+
+v2 adds the leader epoch; v3 flexible, with the member that commits; v4 can be told to abort; v5
+(KIP-890) needs no AddOffsetsToTxn before it: the partition is added here. Before v5 it is verified
+that the partition is in the transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.deferred import Deferred
+from ottla.base.errors import OttlaError
+from ottla.coordinator.shard import Fields
+from ottla.handlers.context import Context
+from ottla.handlers.group_requests import caller_of, decide
+from ottla.handlers.transaction_requests import Answer, answered
+from ottla.metadata.topic_names import CONSUMER_OFFSETS
+from ottla.protocol.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_GROUP_ID,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    NONE,
+    PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+API_KEY = 28
+VERSIONS = (0, 5)
+
+LOADING_FROM = 2
+ABORTABLE_FROM = 4
+ADDED_FROM = 5
+EPOCH_PER_TRANSACTION = 2
+
+
+def handle(context: Context, request: Any) -> Answer:
+    if not request.group_id:
+        return _refused(context, request, INVALID_GROUP_ID)
+    checked = _in_transaction(context, request)
+    if checked.done:
+        return _commit(context, request, checked)
+    answer: Deferred[Fields] = Deferred()
+
+    def done(outcome: Deferred[int]) -> None:
+        committed = _commit(context, request, outcome)
+        if not isinstance(committed, Deferred):
+            answer.resolve(committed)
+            return
+        committed.when_done(lambda later: _pass_on(later, answer))
+
+    checked.when_done(done)
+    return answer
+
+
+def _in_transaction(context: Context, request: Any) -> Deferred[int]:
+    """Adds the group's partition to the transaction, or makes sure that it is in it."""
+    services = context.services
+    place = (CONSUMER_OFFSETS, services.groups.partition_of(request.group_id))
+    owner = (request.transactional_id, request.producer_id, request.producer_epoch)
+    if context.api_version >= ADDED_FROM:
+        return services.transactions.add_partitions(*owner, [place], EPOCH_PER_TRANSACTION)
+    checked: Deferred[int] = Deferred()
+    if not services.config.get_bool("transaction.partition.verification.enable"):
+        checked.resolve(NONE)
+        return checked
+
+    def verified(outcome: Deferred[Any]) -> None:
+        try:
+            checked.resolve(outcome.result()[place])
+        except OttlaError as failure:
+            checked.fail(failure)
+
+    services.transactions.verify_partitions(*owner, [place]).when_done(verified)
+    return checked
+
+
+def _commit(context: Context, request: Any, checked: Deferred[int]) -> Answer:
+    def refused(code: int) -> Fields:
+        return _refused(context, request, code)
+
+    verdict = answered(checked, lambda code: {"code": code}, lambda code: {"code": code})
+    assert not isinstance(verdict, Deferred)  # it is done
+    if verdict["code"] != NONE:
+        return refused(verdict["code"])
+    caller = caller_of(context)
+    return decide(
+        context,
+        request.group_id,
+        lambda shard: shard.commit_in_transaction(request, caller),
+        refused,
+    )
+
+
+def _refused(context: Context, request: Any, code: int) -> Fields:
+    """Every partition gets the code, but for those that there are not."""
+    told = _code_for(code, context.api_version)
+    image = context.services.image
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": one.partition_index,
+                        "error_code": told
+                        if image.partition(topic.name, one.partition_index) is not None
+                        else UNKNOWN_TOPIC_OR_PARTITION,
+                    }
+                    for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _code_for(code: int, api_version: int) -> int:
+    if code == COORDINATOR_LOAD_IN_PROGRESS and api_version < LOADING_FROM:
+        return COORDINATOR_NOT_AVAILABLE
+    if code == TRANSACTION_ABORTABLE and api_version < ABORTABLE_FROM:
+        return INVALID_TXN_STATE
+    if code == PRODUCER_FENCED:
+        return INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _pass_on(later: Deferred[Fields], answer: Deferred[Fields]) -> None:
+    try:
+        fields = later.result()
+    except OttlaError as failure:
+        answer.fail(failure)
+    else:
+        answer.resolve(fields)

@@ -1,0 +1,131 @@
+"""Whether a transactional batch may be appended: its partition has to be in the open transaction.
+
+A partition that has written for the transaction already is in it and nobody is asked. Otherwise the
+coordinator is: up to Produce v11 the client has added the partition before and it is only verified;
+from v12 on (KIP-890) it is added now. So no batch of a transaction that is over, or that never
+was, can get into the log, where nobody would ever end it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.deferred import Deferred
+from ottla.base.errors import OttlaError, ProtocolError
+from ottla.base.ids import TopicPartition
+from ottla.handlers.context import Context
+from ottla.protocol.error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    NONE,
+    NOT_COORDINATOR,
+    NOT_ENOUGH_REPLICAS,
+    PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+from ottla.records.batch_header import PRODUCER_EPOCH, PRODUCER_ID, Header
+from ottla.replication.partition import Partition
+
+FIRST_VERSION_WITH_ABORTABLE = 11
+FIRST_VERSION_THAT_ADDS = 12
+EPOCH_PER_TRANSACTION = 2
+
+# Errors that pass by themselves. Old producers retry on this code without asking for metadata.
+PASSING = {
+    CONCURRENT_TRANSACTIONS: NOT_ENOUGH_REPLICAS,
+    COORDINATOR_LOAD_IN_PROGRESS: NOT_ENOUGH_REPLICAS,
+    COORDINATOR_NOT_AVAILABLE: NOT_ENOUGH_REPLICAS,
+    NOT_COORDINATOR: NOT_ENOUGH_REPLICAS,
+    PRODUCER_FENCED: INVALID_PRODUCER_EPOCH,
+}
+
+Codes = dict[TopicPartition, int]
+
+
+def is_in_transaction(partition: Partition, header: Header) -> bool:
+    """Whether this producer has its transaction open here, in this epoch."""
+    held = partition.log
+    if held is None or not held.producers.open_transactions:
+        return False
+    entry = held.producers.entries.get(header[PRODUCER_ID])
+    return (
+        entry is not None
+        and entry.epoch == header[PRODUCER_EPOCH]
+        and entry.transaction_first_offset >= 0
+    )
+
+
+def admit(
+    context: Context, transactional_id: str | None, header: Header, places: list[TopicPartition]
+) -> Deferred[Codes]:
+    """An error code for each place; 0: the batch may be appended."""
+    answer: Deferred[Codes] = Deferred()
+    if not transactional_id:
+        answer.resolve(dict.fromkeys(places, TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return answer
+    owner = (transactional_id, header[PRODUCER_ID], header[PRODUCER_EPOCH])
+    if context.api_version >= FIRST_VERSION_THAT_ADDS:
+        _Adding(context, owner, places, answer).begin()
+    elif context.services.config.get_bool("transaction.partition.verification.enable"):
+        verified = context.services.transactions.verify_partitions(*owner, places)
+        verified.when_done(lambda done: answer.resolve(_verdicts(context, done, places)))
+    else:
+        answer.resolve(dict.fromkeys(places, NONE))
+    return answer
+
+
+def _verdicts(context: Context, done: Deferred[Codes], places: list[TopicPartition]) -> Codes:
+    try:
+        codes = done.result()
+    except ProtocolError as refused:
+        return dict.fromkeys(places, PASSING.get(refused.code, refused.code))
+    return {place: _verdict(context, codes[place]) for place in places}
+
+
+def _verdict(context: Context, code: int) -> int:
+    if code == TRANSACTION_ABORTABLE and context.api_version < FIRST_VERSION_WITH_ABORTABLE:
+        return INVALID_TXN_STATE
+    return PASSING.get(code, code)
+
+
+class _Adding:
+    """The markers of the last transaction may still be under way: that is worth a short wait."""
+
+    def __init__(
+        self,
+        context: Context,
+        owner: tuple[str, int, int],
+        places: list[TopicPartition],
+        answer: Deferred[Codes],
+    ) -> None:
+        setting = context.services.config.get_int
+        self._context = context
+        self._owner = owner
+        self._places = places
+        self._answer = answer
+        self._pause_ms = setting("add.partitions.to.txn.retry.backoff.ms")
+        self._left_ms = setting("add.partitions.to.txn.retry.backoff.max.ms")
+
+    def begin(self) -> None:
+        added: Deferred[int] = self._context.services.transactions.add_partitions(
+            *self._owner, self._places, EPOCH_PER_TRANSACTION
+        )
+        added.when_done(self._added)
+
+    def _added(self, outcome: Deferred[Any]) -> None:
+        try:
+            code = outcome.result()
+        except ProtocolError as refused:
+            code = refused.code
+        except OttlaError as failure:
+            self._answer.fail(failure)
+            return
+        if code == CONCURRENT_TRANSACTIONS and self._left_ms > 0:
+            self._left_ms -= self._pause_ms
+            self._context.services.timers.call_later(self._pause_ms, self.begin)
+            return
+        self._answer.resolve(dict.fromkeys(self._places, PASSING.get(code, code)))
