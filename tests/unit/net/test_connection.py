@@ -1,0 +1,205 @@
+"""Goal: answers in the order of requests, bounds on what waits, and an end for peers that stall.
+Method: real sockets on a real loop; the test plays the dispatcher and decides when to answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.deferred import Deferred
+from ottla.base.limits import (
+    FIRST_REQUEST_MS_MAX,
+    FRAME_STALL_MS_MAX,
+    PIPELINED_REQUESTS_MAX,
+    WRITE_STALL_MS_MAX,
+)
+from ottla.handlers.reply import OrderedDeferred
+from ottla.net.acceptor import Acceptor, ConnectionLimits
+from ottla.net.connection import Connection
+from ottla.net.incoming import FrameMemory
+from ottla.net.processor import Processor
+from ottla.runtime.clocks import SystemClock
+from ottla.runtime.timers import LoopTimers
+
+IDLE_MS_MAX = 600_000
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Server:
+    """A processor whose dispatcher is the test: `waiting` are the requests without an answer."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.timers = LoopTimers(loop, SystemClock())
+        self.processor = Processor(
+            loop=loop,
+            pool=_NoPool(),
+            timers=self.timers,
+            memory=FrameMemory(1 << 26, 1 << 25, 1 << 23),
+            idle_ms_max=lambda: IDLE_MS_MAX,
+        )
+        self.processor.dispatch = self._dispatch
+        self.seen: list[bytes] = []
+        self.waiting: list[tuple[bytes, Deferred[Any]]] = []
+        limits = ConnectionLimits(lambda: 10, lambda _: 10, lambda: 10_000)
+        self.acceptor = Acceptor(
+            name="TEST", loop=loop, timers=self.timers, processor=self.processor, limits=limits
+        )
+        self.port = self.acceptor.bind("127.0.0.1", 0, 10, (-1, -1))
+        self.acceptor.start()
+
+    def _dispatch(self, connection: Connection, frame: memoryview) -> Any:
+        body = bytes(frame)
+        self.seen.append(body)
+        if body.startswith(b"now"):
+            return framed(body)
+        deferred: Deferred[Any] = (
+            OrderedDeferred() if body.startswith(b"ordered") else Deferred[Any]()
+        )
+        self.waiting.append((body, deferred))
+        return deferred
+
+    def answer(self, index: int = 0) -> None:
+        body, deferred = self.waiting.pop(index)
+        deferred.resolve([framed(body)])
+
+    def connection(self) -> Connection:
+        return next(iter(self.processor._connections.values()))
+
+    def close(self) -> None:
+        self.acceptor.close()
+        self.processor.close()
+        self.timers.close()
+
+
+class _NoPool:
+    def run(self, work: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        raise AssertionError("nothing here needs a thread")
+
+
+def scenario(play: Callable[[Server, Any, Any], Awaitable[None]]) -> None:
+    async def main() -> None:
+        server = Server()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        try:
+            async with asyncio.timeout(20):
+                await play(server, reader, writer)
+        finally:
+            writer.close()
+            server.close()
+
+    asyncio.run(main())
+
+
+async def seen(server: Server, count: int) -> None:
+    while len(server.seen) < count:
+        await asyncio.sleep(0.001)
+
+
+async def next_answer(reader: asyncio.StreamReader) -> bytes:
+    size = struct.unpack(">i", await reader.readexactly(4))[0]
+    return await reader.readexactly(size)
+
+
+def test_answers_come_in_the_order_of_the_requests() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"later 1") + framed(b"later 2") + framed(b"now 3"))
+        await seen(server, 3)
+        server.answer(1)
+        server.answer(0)
+        answers = [await next_answer(reader) for _ in range(3)]
+        assert answers == [b"later 1", b"later 2", b"now 3"]
+
+    scenario(play)
+
+
+def test_no_more_than_so_many_requests_wait_at_once() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        bodies = [b"later %d" % number for number in range(3 * PIPELINED_REQUESTS_MAX)]
+        writer.write(b"".join(framed(body) for body in bodies))
+        await seen(server, PIPELINED_REQUESTS_MAX)
+        await asyncio.sleep(0.02)
+        assert len(server.seen) == PIPELINED_REQUESTS_MAX
+        for expected in bodies:
+            server.answer()
+            assert await next_answer(reader) == expected
+        assert server.seen == bodies
+
+    scenario(play)
+
+
+def test_nothing_overtakes_an_answer_that_must_keep_its_order() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"ordered 1") + framed(b"now 2"))
+        await seen(server, 1)
+        await asyncio.sleep(0.02)
+        assert server.seen == [b"ordered 1"]
+        server.answer()
+        assert await next_answer(reader) == b"ordered 1"
+        assert await next_answer(reader) == b"now 2"
+
+    scenario(play)
+
+
+def test_an_answer_to_a_peer_that_left_is_dropped() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"later"))
+        await seen(server, 1)
+        writer.close()
+        while server.processor.count():
+            await asyncio.sleep(0.001)
+        server.answer()
+
+    scenario(play)
+
+
+@pytest.mark.parametrize(
+    ("sent", "after_ms", "reason"),
+    [
+        (b"\0\0", FIRST_REQUEST_MS_MAX + 1, "no whole request"),
+        (framed(b"now") + b"\0\0", FIRST_REQUEST_MS_MAX + 1, None),
+        (framed(b"now") + b"\0\0", FRAME_STALL_MS_MAX + 1, "half a request"),
+        (framed(b"now"), IDLE_MS_MAX - 1_000, None),
+        (framed(b"now"), IDLE_MS_MAX + 1, "idle"),
+        (framed(b"later"), IDLE_MS_MAX + 1, None),
+    ],
+)
+def test_when_a_peer_has_stalled(sent: bytes, after_ms: int, reason: str | None) -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        writer.write(sent)
+        while server.processor.count() == 0:
+            await asyncio.sleep(0.001)
+        await seen(server, sent.count(b"now") + sent.count(b"later"))
+        await asyncio.sleep(0.02)
+        connection = server.connection()
+        verdict = connection.overdue(connection.last_read_ms + after_ms, IDLE_MS_MAX)
+        assert (verdict is None) == (reason is None)
+        assert reason is None or reason in (verdict or "")
+
+    scenario(play)
+
+
+def test_a_peer_that_reads_nothing_is_not_read_from_and_ends() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        reader._transport.pause_reading()
+        body = b"now" + bytes(200_000)
+        for _ in range(200):
+            writer.write(framed(body))
+        while server.processor.count() == 0 or not server.connection()._outgoing:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        connection = server.connection()
+        assert not connection._reading
+        assert connection._outgoing.bytes_queued < 4 << 20
+        stalled_ms = connection.last_progress_ms + WRITE_STALL_MS_MAX + 1
+        assert "read its answers" in (connection.overdue(stalled_ms, IDLE_MS_MAX) or "")
+
+    scenario(play)
