@@ -183,7 +183,8 @@ def lag(
     for name in names:
         if not snapshot.committed[name]:
             note(f"group {name} has committed nothing")
-    print_rich(lag_table(rows, by_partition=partitions))
+    if rows or not names:
+        print_rich(lag_table(rows, by_partition=partitions))
 
 
 @app.command()
