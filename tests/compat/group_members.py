@@ -103,7 +103,7 @@ def shared_out(members: Sequence[GroupMember], count: int) -> bool:
 
 
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> TopicPartition:
-    """What the group has committed: offset (below 0: nothing) and metadata."""
+    """What the group has committed; an offset below 0 is nothing."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:
         (found,) = reader.committed([TopicPartition(topic, partition)], timeout=ANSWER_SECONDS_MAX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,9 +19,13 @@ from kafka.structs import OffsetAndMetadata
 from tests.compat import confluent
 from tests.compat.group_members import GroupMember, committed, poll_until
 from tests.compat.group_nodes import group_node, groups_at  # noqa: F401
+from tests.compat.group_wire import GroupWire
 from tests.compat.test_groups_rows import spread
 
 ANSWER_SECONDS_MAX = 30.0
+
+# A poll of kafka-python that is too short for a rebalance can leave it half done for good.
+POLL_MS = 1000
 
 
 @pytest.fixture
@@ -64,7 +69,7 @@ def test_kafka_python_reads_commits_and_reads_on(at: str) -> None:
     read: list[int] = []
 
     def poll(reader: KafkaConsumer) -> None:
-        for records in reader.poll(timeout_ms=50).values():
+        for records in reader.poll(timeout_ms=POLL_MS).values():
             read.extend(record.offset for record in records)
 
     first = python_consumer(at, group, topic)
@@ -73,7 +78,9 @@ def test_kafka_python_reads_commits_and_reads_on(at: str) -> None:
     first.commit({place: OffsetAndMetadata(15, "note", 0)})
     assert first.committed(place) == 15
     first.close(autocommit=False)
-    assert committed(at, group, topic).metadata == "note"
+    with GroupWire(at, group, topic) as wire:
+        (found,) = wire.fetch_offsets().topics[0].partitions
+        assert (found.committed_offset, found.metadata) == (15, "note")
     read.clear()
     second = python_consumer(at, group, topic)
     until(lambda: poll(second), lambda: len(read) >= 5, "the rest")
@@ -83,19 +90,31 @@ def test_kafka_python_reads_commits_and_reads_on(at: str) -> None:
 
 def test_kafka_python_and_librdkafka_share_a_group(at: str) -> None:
     topic, group = confluent.create_topic(at, partitions=4), confluent.new_name()
-    mine = python_consumer(at, group, topic)
+    owned: set[tuple[str, int]] = set()
+    is_over = threading.Event()
+
+    def read_in_python() -> None:
+        mine = python_consumer(at, group, topic)
+        while not is_over.is_set():
+            mine.poll(timeout_ms=POLL_MS)
+            owned.clear()
+            owned.update((place.topic, place.partition) for place in mine.assignment())
+        mine.close()
+
+    thread = threading.Thread(target=read_in_python)
+    thread.start()
     theirs = GroupMember(at, group, [topic], {"partition.assignment.strategy": "range"})
-
-    def poll() -> None:
-        mine.poll(timeout_ms=20)
-        theirs.poll()
-
-    until(poll, lambda: len(mine.assignment()) == len(theirs.owned) == 2, "two each")
-    owned = {(place.topic, place.partition) for place in mine.assignment()}
-    assert len(owned | theirs.owned) == 4
-    mine.close()
-    poll_until([theirs], lambda: len(theirs.owned) == 4, "the other two, too")
-    theirs.close()
+    try:
+        poll_until(
+            [theirs],
+            lambda: len(owned) == len(theirs.owned) == 2 and len(owned | theirs.owned) == 4,
+            "two each",
+        )
+    finally:
+        is_over.set()
+        poll_until([theirs], lambda: len(theirs.owned) == 4, "the other two, too")
+        thread.join()
+        theirs.close()
 
 
 async def aio_consumer(at: str, group: str, topic: str) -> AIOKafkaConsumer:
