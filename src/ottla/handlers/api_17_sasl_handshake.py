@@ -1,0 +1,15 @@
+"""SaslHandshake 0-1: refused, since no listener here asks for SASL; Kafka says the same there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.handlers.context import Context
+from ottla.protocol.error_codes import ILLEGAL_SASL_STATE
+
+API_KEY = 17
+VERSIONS = (0, 1)
+
+
+def handle(context: Context, request: Any) -> dict[str, Any]:
+    return {"error_code": ILLEGAL_SASL_STATE, "mechanisms": []}
