@@ -1,4 +1,4 @@
-"""SaslHandshake 0-1: refused, since no listener here asks for SASL; Kafka says the same there."""
+"""SaslHandshake 0-1: refused, as Kafka does where a listener asks for no SASL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SaslAuthenticate 0-2: refused, since no listener here asks for SASL; Kafka says the same there."""
+"""SaslAuthenticate 0-2: refused, as Kafka does where a listener asks for no SASL."""
 
 from __future__ import annotations
 
