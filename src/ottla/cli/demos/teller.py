@@ -15,8 +15,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-CHAPTER_PAUSE_S = 1.0
-LINE_PAUSE_S = 0.2
+CHAPTER_PAUSE_S = 0.8
+LINE_PAUSE_S = 0.12
 VOICES = ("cyan", "magenta", "yellow", "blue")
 
 
