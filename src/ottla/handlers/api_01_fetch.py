@@ -78,6 +78,7 @@ class _Fetch:
 
     __slots__ = (
         "_deferred",
+        "_is_held_back",
         "_missing_bytes",
         "_parked_at",
         "_timer",
@@ -96,6 +97,7 @@ class _Fetch:
         self.reads: ReadTopics = []
         self.bytes_read = 0
         self._urgent = False
+        self._is_held_back = False
         self._missing_bytes = 0
         self._parked_at: list[Partition] = []
         self._timer: Timer | None = None
@@ -229,8 +231,21 @@ class _Fetch:
     def on_progress(self, partition: Partition, new_bytes: int) -> None:
         """`new_bytes` is 0 when the watermark moved without an append: look again."""
         self._missing_bytes -= new_bytes
-        if self._missing_bytes <= 0 or new_bytes == 0:
-            self._wake()
+        if self._missing_bytes > 0 and new_bytes and not self._is_held_back:
+            return
+        if self._is_held_back or self._may_be_held_back(partition):
+            # What is new may be hidden by an open transaction: then there is nothing to tell.
+            self._is_held_back = True
+            self.read()
+            if not self.may_answer():
+                return
+        self._wake()
+
+    def _may_be_held_back(self, partition: Partition) -> bool:
+        return (
+            self.request.isolation_level == READ_COMMITTED
+            and partition.last_stable_offset < partition.high_watermark
+        )
 
     def on_gone(self, partition: Partition) -> None:
         self._wake()

@@ -1,8 +1,7 @@
 """AddPartitionsToTxn 0-5: which partitions a transaction is going to write to.
 
 v2 tells PRODUCER_FENCED apart; v3 flexible; v4 is for brokers: many transactions at once, added or
-only verified; v5 answers TRANSACTION_ABORTABLE for what is not in the transaction. All partitions
-of a transaction are added or none.
+only verified. All partitions of a transaction are added or none.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ from ottla.handlers.group_requests import gather
 from ottla.handlers.transaction_requests import Answer, answered, code_for
 from ottla.protocol.error_codes import (
     INVALID_REQUEST,
-    INVALID_TXN_STATE,
     NONE,
     OPERATION_NOT_ATTEMPTED,
-    TRANSACTION_ABORTABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 
@@ -28,7 +25,6 @@ API_KEY = 24
 VERSIONS = (0, 5)
 
 BATCHED_FROM = 4
-ABORTABLE_FROM = 5
 OLD_CLIENT, EPOCH_PER_TRANSACTION = 0, 2
 
 Codes = Mapping[TopicPartition, int]
@@ -72,7 +68,7 @@ def _one_of_many(context: Context, asked: Any) -> Answer:
     )
     return answered(
         verified,
-        lambda codes: fields_of({one: _verdict(context, codes[one]) for one in partitions}),
+        fields_of,
         lambda code: fields_of(dict.fromkeys(partitions, code)),
     )
 
@@ -107,12 +103,6 @@ def _add(
         EPOCH_PER_TRANSACTION if is_new else OLD_CLIENT,
     )
     return answered(added, with_code, with_code)
-
-
-def _verdict(context: Context, code: int) -> int:
-    if code == TRANSACTION_ABORTABLE and context.api_version < ABORTABLE_FROM:
-        return INVALID_TXN_STATE
-    return code
 
 
 def _partitions_of(topics: Iterable[Any]) -> list[TopicPartition]:

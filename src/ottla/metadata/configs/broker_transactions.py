@@ -13,7 +13,7 @@ from ottla.metadata.configs.definition import (
     short,
     without_effect,
 )
-from ottla.metadata.configs.reasons import TRANSACTIONS
+from ottla.metadata.configs.reasons import PIECES, TWO_PHASE_COMMIT
 from ottla.metadata.configs.validators import at_least
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -34,22 +34,85 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         ),
         mode=CLUSTER_WIDE,
     ),
-    *without_effect(
-        TRANSACTIONS,
-        integer("add.partitions.to.txn.retry.backoff.max.ms", 100, at_least(0)),
-        integer("add.partitions.to.txn.retry.backoff.ms", 20, at_least(1)),
-        integer("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, at_least(1)),
-        integer("transaction.max.timeout.ms", 900_000, at_least(1)),
-        boolean("transaction.partition.verification.enable", True, mode=CLUSTER_WIDE),
-        integer(
-            "transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, at_least(1)
+    integer(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        100,
+        at_least(0),
+        about=(
+            "How long a produce may wait for the end of its producer's last transaction before "
+            "the client is told to retry."
         ),
+    ),
+    integer(
+        "add.partitions.to.txn.retry.backoff.ms",
+        20,
+        at_least(1),
+        about="How often such a produce asks again.",
+    ),
+    integer(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10_000,
+        at_least(1),
+        about="How often transactions that ran out of time are looked for.",
+    ),
+    integer(
+        "transaction.max.timeout.ms",
+        900_000,
+        at_least(1),
+        about="The longest time-out that a producer may ask for.",
+    ),
+    boolean(
+        "transaction.partition.verification.enable",
+        True,
+        about=(
+            "Whether the coordinator is asked, before the first append of a transaction to a "
+            "partition, if the partition is in it. Clients with an epoch per transaction are "
+            "always checked."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
+    integer(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        3_600_000,
+        at_least(1),
+        about="How often transactional ids that expired are looked for.",
+    ),
+    integer(
+        "transaction.state.log.min.isr",
+        1,
+        at_least(1),
+        about="`min.insync.replicas` of `__transaction_state` when it is made.",
+    ),
+    integer(
+        "transaction.state.log.num.partitions",
+        50,
+        at_least(1),
+        about="Partitions of `__transaction_state` when it is made.",
+    ),
+    short(
+        "transaction.state.log.replication.factor",
+        1,
+        at_least(1),
+        about="Replicas of `__transaction_state` when it is made.",
+    ),
+    integer(
+        "transaction.state.log.segment.bytes",
+        104_857_600,
+        at_least(1),
+        about="`segment.bytes` of `__transaction_state` when it is made.",
+    ),
+    integer(
+        "transactional.id.expiration.ms",
+        604_800_000,
+        at_least(1),
+        about="A transactional id that nobody used for so long is forgotten.",
+    ),
+    *without_effect(
+        PIECES,
         integer("transaction.state.log.load.buffer.size", 5_242_880, at_least(1)),
-        integer("transaction.state.log.min.isr", 1, at_least(1)),
-        integer("transaction.state.log.num.partitions", 50, at_least(1)),
-        short("transaction.state.log.replication.factor", 1, at_least(1)),
-        integer("transaction.state.log.segment.bytes", 104_857_600, at_least(1)),
+    ),
+    *without_effect(
+        TWO_PHASE_COMMIT,
         boolean("transaction.two.phase.commit.enable", False),
-        integer("transactional.id.expiration.ms", 604_800_000, at_least(1)),
     ),
 )

@@ -16,6 +16,7 @@ ONE_LOOP = (
     "Accepted, without effect: one event loop does this work, there is no such queue or pool."
 )
 PAST = "Accepted, without effect: a name of the past that Kafka itself has given up."
+PIECES = "Accepted, without effect: coordinators read their logs in pieces of 4 MiB."
 TIERED = "Accepted, without effect: there is no tiered storage."
 
 GROUPS = "Accepted, without effect yet: consumer groups are still to come."
@@ -23,5 +24,5 @@ QUOTAS = "Accepted, without effect yet: quotas and throttling are still to come.
 REPLICATION = "Accepted, without effect yet: replication is still to come."
 SECURITY = "Accepted, without effect yet: only PLAINTEXT is served so far."
 SHARE_AND_STREAMS = "Accepted, without effect yet: share and streams groups are still to come."
-TRANSACTIONS = "Accepted, without effect yet: transactions are still to come."
+TWO_PHASE_COMMIT = "Accepted, without effect yet: two-phase commit by clients is still to come."
 ZOOKEEPER = "Accepted, without effect yet: clusters coordinated by ZooKeeper are still to come."
