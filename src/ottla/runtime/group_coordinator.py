@@ -56,6 +56,7 @@ HASHED_ID_LENGTH_MAX = 256
 class CoordinatorServices(Protocol):
     """What the coordinator asks of the broker."""
 
+    broker_id: int
     config: BrokerConfig
     clock: Clock
     timers: Timers
@@ -103,7 +104,13 @@ class GroupCoordinator:
         host = self._hosts.get(index)
         if host is not None:
             return host
-        return COORDINATOR_LOAD_IN_PROGRESS if index in self._loading else NOT_COORDINATOR
+        if index in self._loading:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        # Ours by the image, which this broker has not acted on in full: its log is being opened.
+        state = self._services.image.partition(CONSUMER_OFFSETS, index)
+        if state is not None and state.leader == self._services.broker_id:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        return NOT_COORDINATOR
 
     def leader_of(self, group_id: str) -> int:
         """The broker that coordinates the group; -1 while there is none."""
@@ -119,10 +126,10 @@ class GroupCoordinator:
     def ensure_topic(self) -> Deferred[None]:
         """Done when `__consumer_offsets` is there; fails with a ProtocolError if it cannot be."""
         done: Deferred[None] = Deferred()
-        if CONSUMER_OFFSETS in self._services.image.topics:
-            done.resolve(None)
-            return done
         if self._creation is None:
+            if CONSUMER_OFFSETS in self._services.image.topics:
+                done.resolve(None)
+                return done
             self._creation = self._create_topic()
         self._creation.when_done(lambda made: _pass_on(made, done))
         return done
