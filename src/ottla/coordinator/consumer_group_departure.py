@@ -54,10 +54,12 @@ class ConsumerDepartures:
         if code == NOT_COORDINATOR:
             return
         for member in gone:
-            if group.members.get(member.member_id) is member:
+            present = group.members.get(member.member_id)
+            if present is member:
                 # The records could not be written: it may stay, and has to be heard of again.
                 self.timeouts.resume(group, member)
-            else:
+            elif present is None:
+                # Else it has joined again meanwhile, and the timers are its own.
                 self.timeouts.forget(group.group_id, member.member_id)
 
     def _removal(self, group: ConsumerGroup, gone: list[ConsumerMember]) -> list[Record]:

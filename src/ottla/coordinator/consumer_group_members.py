@@ -129,7 +129,8 @@ def draft_static(
     holder = group.static_member(instance_id)
     if not may_be_new:
         return Draft(group, member_id, check_instance(holder, member_id, instance_id), records)
-    if holder is None:
+    if holder is None or holder.member_id == member_id:
+        # Kafka turns away its own holder, too, until the session ends; a fenced client dies of it.
         return Draft(group, member_id, group.members.get(member_id), records)
     is_released = holder.current.member_epoch == LEAVING_STATIC
     if not is_released and not is_classic and holder.metadata.classic is None:

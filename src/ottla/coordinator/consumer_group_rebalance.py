@@ -129,12 +129,15 @@ class ConsumerRebalance:
     def _specs(self, draft: Draft) -> tuple[list[MemberSpec], dict[frozenset[str], TopicIds]]:
         group = draft.group
         ids_by_names: dict[frozenset[str], TopicIds] = {}
+        own = (draft.member_id, draft.metadata, draft.target())
         described = [
-            (member_id, member.metadata, group.target_of(member_id))
+            own
+            if member_id in (draft.member_id, draft.replaced_id)
+            else (member_id, member.metadata, group.target_of(member_id))
             for member_id, member in group.members.items()
-            if member_id not in (draft.member_id, draft.replaced_id)
         ]
-        described.append((draft.member_id, draft.metadata, draft.target()))
+        if own not in described:
+            described.append(own)
         specs = []
         for member_id, metadata, target in described:
             names = group.topics_of(metadata)

@@ -122,7 +122,7 @@ class ConsumerTimeouts:
         def look() -> Outcome[None]:
             self._joins.discard(key)
             present, known = self._find(group_id, member_id)
-            if present is None or known is None:
+            if present is None or known is None or known.metadata.classic is None:
                 return NOTHING
             return self._fence(present, known, reason)
 

@@ -84,7 +84,8 @@ class ConsumerGroups:
         check_memory(draft, metadata, self._context)
         is_changed = self._rebalance.take_in(draft, metadata)
         target = self._rebalance.assign(draft)
-        self._rebalance.advance(draft, target, owned, is_changed=is_changed)
+        if _is_of_its_epoch(draft, request.member_epoch):
+            self._rebalance.advance(draft, target, owned, is_changed=is_changed)
         current = draft.current
         # Told only to who may not know it: a member that starts over, or that has something new.
         is_told = is_joining or _is_full(request) or current.assigned != draft.old_current.assigned
@@ -309,6 +310,15 @@ def _owned(request: Any) -> Owned:
     if request.topic_partitions is None:
         return None
     return {one.topic_id: one.partitions for one in request.topic_partitions}
+
+
+def _is_of_its_epoch(draft: Draft, epoch: int) -> bool:
+    """Who is an epoch behind is told where it is, and goes on from there the next time.
+
+    Since it spoke it may have got more, which it cannot have given up; and if this request has come
+    late, over a connection that is gone, nobody would hear what it is given now.
+    """
+    return epoch in (JOINING, draft.old_current.member_epoch)
 
 
 def _is_full(request: Any) -> bool:
