@@ -90,10 +90,12 @@ class KeyMap:
     def __init__(self, memory_bytes: int, load_factor: float, keys_max: int) -> None:
         """`keys_max`: how many there can be at most; a map for a few keys takes little memory."""
         load = min(max(load_factor, 0.0), LOAD_FACTOR_MAX)
-        affordable = memory_bytes // ENTRY_BYTES
+        affordable = max(SLOTS_MIN, memory_bytes // ENTRY_BYTES)
         comfortable = int(keys_max / max(min(load, LOAD_WHERE_THERE_IS_ROOM), 0.01)) + 1
         # A prime number of slots: a search by any step then visits every one of them.
-        self._slots = prime_up_to(max(SLOTS_MIN, min(affordable, comfortable)))
+        self._slots = prime_near(affordable, -1)
+        if comfortable < self._slots:
+            self._slots = prime_near(max(SLOTS_MIN, comfortable), 1)
         self.capacity = max(1, int(self._slots * load))
         self.used = 0
         # Zeros are what the system gives without touching the memory; so an offset is stored as
@@ -159,9 +161,8 @@ def _is_same(there: Hashes, rows: Hashes) -> npt.NDArray[np.bool_]:
     return same
 
 
-def prime_up_to(limit: int) -> int:
-    """The largest prime that is not above `limit`, which is at least 2."""
-    candidate = limit
-    while any(candidate % divisor == 0 for divisor in range(2, isqrt(candidate) + 1)):
-        candidate -= 1
-    return candidate
+def prime_near(number: int, step: int) -> int:
+    """`number` if it is prime, else the next one upwards (step 1) or downwards (step -1)."""
+    while any(number % divisor == 0 for divisor in range(2, isqrt(number) + 1)):
+        number += step
+    return number

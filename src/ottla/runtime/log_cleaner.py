@@ -54,9 +54,10 @@ SLICE_BYTES = 16 * 1024 * 1024
 THROTTLED_SLICE_SECONDS = 0.3
 SECRET_BYTES = 32
 
-# Python code in another thread keeps the loop from running for this long at a time; with the
-# default of 5 ms every request that comes during a cleaning would wait for that.
-SWITCH_SECONDS = 0.000_5
+# Python code in another thread keeps the loop from running for this long at a time. Measured with a
+# small request every 2 ms while 1 GiB was cleaned: 1.1 ms on average with the default of 5 ms, 0.57
+# with this (0.2 without a cleaning), and no difference in CPU.
+SWITCH_SECONDS = 0.000_1
 
 
 class Run:
