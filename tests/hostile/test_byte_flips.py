@@ -76,6 +76,7 @@ def test_changed_bytes_do_no_harm(flipped_node: LimitedNode) -> None:
     node.stop()
     del node.overrides["advertised.listeners"]
     node.overrides["auto.create.topics.enable"] = "false"
+    node.overrides["max.connection.creation.rate"] = "1000000"
     node.start()
     assert len({frame[:4] for frame in frames}) > 15, "too few kinds of requests were caught"
     # The first quarter imports, compiles and makes topics, which are owed their memory; from then
