@@ -136,6 +136,7 @@ class ConsumerClient(Client):
         self.epoch = 0
         self.says_all = True
         self.told_owned: set[Place] | None = None
+        self.told_topics: list[str] = []
 
     def speak(self) -> None:
         world = self.simulation.world
@@ -148,6 +149,7 @@ class ConsumerClient(Client):
                 "subscribed_topic_names": self.topics,
                 "rebalance_timeout_ms": REBALANCE_MS,
             }
+            self.told_topics = self.topics
         if says_all or self.told_owned != self.owned:
             fields["topic_partitions"] = world.partitions(by_topic(self.simulation, self.owned))
             self.told_owned = set(self.owned)
@@ -165,7 +167,7 @@ class ConsumerClient(Client):
                 self.owned, self.revoking = set(), set()
             self.epoch, self.says_all = 0, True
             return
-        self.says_all = False
+        self.says_all = self.told_topics != self.topics
         self.epoch = fields["member_epoch"]
         if fields["assignment"] is not None:
             self.take(self.simulation.places_of(fields))
