@@ -164,7 +164,7 @@ class _Fetch:
         if committed:
             aborted = []
             if records is not None:
-                aborted = log.aborted_transactions(wanted.fetch_offset, upper_bound)
+                aborted = log.aborted_transactions(wanted.fetch_offset, upper_bound, records)
         return FetchedPartition(
             wanted.partition,
             NONE,

@@ -43,7 +43,7 @@ from ottla.log.producer_state import (
 )
 from ottla.log.retention import DeletedSegment, LogExtent
 from ottla.log.segment import LogSlice, Segment, new_segment
-from ottla.log.segment_list import SegmentList
+from ottla.log.segment_list import Aborted, SegmentList
 from ottla.log.storage_errors import storing
 from ottla.log.txn_index import AbortedTransaction
 from ottla.protocol.error_codes import (
@@ -372,10 +372,10 @@ class PartitionLog:
         """(epoch, end offset) of the largest epoch up to `epoch`; (-1, -1) if there is none."""
         return self.leader_epochs.end_offset(epoch, self.log_end_offset)
 
-    def aborted_transactions(self, first: int, upper_bound: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions with records in the range."""
+    def aborted_transactions(self, first: int, end: int, read: LogSlice | None = None) -> Aborted:
+        """(producer id, first offset) of those with records in the range, or in what was read."""
         with storing(self.directory, "read"):
-            return self._segments.aborted_transactions(first, upper_bound)
+            return self._segments.aborted_transactions(first, end, read)
 
     # -- segments -----------------------------------------------------------------------------
 

@@ -5,11 +5,18 @@ Never empty but while a log is thrown away as a whole. Knows no producers, epoch
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
 
 from ottla.base.errors import check
 from ottla.base.ports import Files
 from ottla.log.segment import LogSlice, Segment
+
+_MARKER_OFFSET = attrgetter("last_offset")
+_OFFSET_BYTES = 8
+
+Aborted = list[tuple[int, int]]
+"""Producer id and first offset of aborted transactions."""
 
 
 class SegmentList:
@@ -98,12 +105,22 @@ class SegmentList:
                 return None
         return None
 
-    def aborted_transactions(self, first: int, upper_bound: int) -> list[tuple[int, int]]:
-        """By first offset. Later segments matter too: a marker may stand far behind its records."""
+    def aborted_transactions(
+        self, first: int, upper_bound: int, read: LogSlice | None = None
+    ) -> Aborted:
+        """By first offset. Later segments matter too: a marker may stand far behind its records.
+
+        If `read` is what was read from `first` on, only those that have to do with it.
+        """
         found: list[tuple[int, int]] = []
         for segment in self.from_offset(first):
-            for aborted in segment.txn_index.read():
-                if aborted.last_offset >= first and aborted.first_offset < upper_bound:
+            entries = segment.txn_index.read()
+            if entries and read is not None:
+                upper_bound = min(upper_bound, _offset_behind(read, upper_bound))
+                read = None
+            for slot in range(bisect_left(entries, first, key=_MARKER_OFFSET), len(entries)):
+                aborted = entries[slot]
+                if aborted.first_offset < upper_bound:
                     found.append((aborted.first_offset, aborted.producer_id))
                 if aborted.last_stable_offset >= upper_bound:
                     break
@@ -111,3 +128,9 @@ class SegmentList:
                 continue
             break
         return [(producer_id, first_offset) for first_offset, producer_id in sorted(found)]
+
+
+def _offset_behind(read: LogSlice, otherwise: int) -> int:
+    """The offset of the batch behind a slice, which ends with a whole batch."""
+    start = read.file.read_at(read.position + read.size, _OFFSET_BYTES)
+    return int.from_bytes(start, "big") if len(start) == _OFFSET_BYTES else otherwise

@@ -26,21 +26,24 @@ class AbortedTransaction(NamedTuple):
 
 
 class TxnIndex:
-    """Opens its file for each use: transactions are aborted and looked up rarely."""
+    """Opens its file for each write. What was read is kept: every read_committed fetch asks."""
 
-    __slots__ = ("_exists", "_files", "path")
+    __slots__ = ("_entries", "_exists", "_files", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._exists: bool | None = None
+        self._entries: list[AbortedTransaction] | None = None
         self.path = path
 
     def start_empty(self) -> None:
         self._exists = False
+        self._entries = None
 
     def appeared(self) -> None:
         """Somebody has written the file."""
         self._exists = True
+        self._entries = None
 
     def exists(self) -> bool:
         if self._exists is None:
@@ -55,12 +58,19 @@ class TxnIndex:
             file.truncate(whole)
         file.append([ENTRY.pack(VERSION, *aborted)])
         file.close()
+        if whole == 0:
+            self._entries = []
         self._exists = True
+        if self._entries is not None:
+            self._entries.append(aborted)
 
     def read(self) -> list[AbortedTransaction]:
+        """By the offset of their markers. Not the caller's to change."""
         if not self.exists():
             return []
-        return list(parse(self._files.read(self.path)))
+        if self._entries is None:
+            self._entries = list(parse(self._files.read(self.path)))
+        return self._entries
 
     def truncate(self, offset: int) -> None:
         """Drops the transactions whose marker is at `offset` or above."""
@@ -70,6 +80,7 @@ class TxnIndex:
             file = self._files.open(self.path)
             file.truncate(len(keep) * ENTRY_BYTES)
             file.close()
+            self._entries = keep
 
 
 def parse(content: bytes) -> Iterator[AbortedTransaction]:
