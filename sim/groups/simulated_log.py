@@ -96,7 +96,8 @@ class SimulatedPartition:
     def live_records(self) -> list[tuple[Record, int]]:
         """As a load finds them: the last value of each key, and whose open transaction it is in."""
         load = ShardLoad(0)
-        load.read(b"".join(self.batches))
+        for batch in self.batches:
+            load.read(batch)
         return [(Record(key, value), producer) for key, value, producer in load.live_records()]
 
 

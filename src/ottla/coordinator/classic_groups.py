@@ -242,6 +242,8 @@ class ClassicGroups:
                     "leader": old_leader_id,
                     "member_id": member.member_id,
                 }
+            # While it waited for us its session could not end: it begins now.
+            self._rebalance.touch(group, member)
             group.answer_join(member, fields)
 
         assignments = {one.member_id: one.assignment for one in group.members.values()}
