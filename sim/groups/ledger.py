@@ -1,7 +1,7 @@
 """What the members of a simulated group were told, and whether all of it can be true together.
 
 Owns the properties (by their names in the reliability notes):
-  G1  one owner per partition per generation
+  G1  one owner per partition per generation, and everybody gets what the leader meant for it
   G3  an acknowledged commit never goes back, neither in a later answer nor after a restart
 A violation is raised where it is seen, with what was told before.
 """
@@ -16,16 +16,25 @@ class Violation(AssertionError):
 class Ledger:
     def __init__(self) -> None:
         self._owners: dict[tuple[int, int], str] = {}
+        self._meant: dict[tuple[int, str], set[bytes]] = {}
         self._acknowledged: dict[int, int] = {}
         self.generations = 0
         self.commits = 0
 
     # -- assignments ------------------------------------------------------------------------
 
+    def on_meant(self, generation: int, shares: dict[str, bytes]) -> None:
+        """A leader has sent its assignment, by the names of the members."""
+        for name, share in shares.items():
+            # A generation that was not kept may come again, with another leader.
+            self._meant.setdefault((generation, name), set()).add(share)
+
     def on_given(self, generation: int, name: str, share: bytes) -> list[int]:
         """A member was given its part; returns the partitions. `name` outlives its ids."""
         partitions = [int(part) for part in share.decode().split(",") if part]
         self.generations = max(self.generations, generation)
+        if share and share not in self._meant.get((generation, name), ()):
+            raise Violation(f"G1: {name} got {share!r}, which no leader of {generation} gave it")
         for partition in partitions:
             owner = self._owners.setdefault((generation, partition), name)
             if owner != name:

@@ -31,6 +31,11 @@ SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 RETRY_MS = 200
 
 
+def name_in(member_id: str) -> str:
+    """Ids begin with the name of the client or the instance, which are one here."""
+    return member_id.partition("-")[0]
+
+
 class SimulatedMember:
     def __init__(self, world: World, name: str, dice: Random) -> None:
         self.world = world
@@ -137,6 +142,10 @@ class SimulatedMember:
         shares: dict[str, bytes] = {}
         if joined["leader"] == joined["member_id"] and not joined["skip_assignment"]:
             shares = self.world.assign([one["member_id"] for one in joined["members"]])
+            self.world.ledger.on_meant(
+                joined["generation_id"],
+                {name_in(member_id): share for member_id, share in shares.items()},
+            )
         request = SimpleNamespace(
             group_id=GROUP,
             generation_id=joined["generation_id"],

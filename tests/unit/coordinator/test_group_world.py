@@ -14,7 +14,7 @@ from tests.seeds import seed_for
 
 SEEDS = 200
 SEEDS_TO_FIND_A_BUG = 150
-SHY = {"waiters_are_forgotten_in_a_rebalance"}
+SHY = {"commits_of_the_last_generation"}
 
 
 def test_no_seed_breaks_a_promise() -> None:
