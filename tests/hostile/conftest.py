@@ -27,7 +27,8 @@ class LimitedNode(OttlaNode):
 
 @pytest.fixture(scope="session")
 def hostile_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LimitedNode]:
-    node = LimitedNode(tmp_path_factory.mktemp("hostile"), {"max.connections": "600"})
+    settings = {"max.connections": "600", "max.connection.creation.rate": "1000000"}
+    node = LimitedNode(tmp_path_factory.mktemp("hostile"), settings)
     node.start()
     yield node
     node.close()
