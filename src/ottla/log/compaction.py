@@ -20,7 +20,7 @@ import numpy as np
 
 from ottla.base.ports import File, Files
 from ottla.log import file_names, txn_index
-from ottla.log.batch_scan import next_offset
+from ottla.log.batch_scan import next_offset, scan_headers
 from ottla.log.compaction_batches import BatchRun, read_runs
 from ottla.log.compaction_columns import columns_of
 from ottla.log.compaction_filter import BatchFilter, Newest
@@ -39,7 +39,7 @@ from ottla.log.compaction_writer import SegmentWriter
 from ottla.log.key_map import Hashes, KeyHasher, KeyMap, Numbers
 from ottla.log.storage_errors import storing
 from ottla.log.txn_index import AbortedTransaction
-from ottla.records.batch_header import ATTRIBUTES, CONTROL_MASK, RECORD_COUNT
+from ottla.records.batch_header import ATTRIBUTES, CONTROL_MASK, PRODUCER_ID, RECORD_COUNT
 
 ROOM_TO_GO_ON = 1024
 """With less room than this the map counts as full: to fill it key by key takes too long."""
@@ -88,12 +88,13 @@ class LogCleaning:
         self.result.end_offset = end_offset
         self.result.keys = self._keys.used
         sources = [one for one in self._plan.sources if one.base_offset < end_offset]
+        yield from self._find_producers(sources)
         newest = Newest(self._hasher, self._keys, self._mapped_to)
         walk = TransactionWalk(self._aborted)
         batch_filter = BatchFilter(
             newest,
             walk,
-            self._plan.last_records,
+            self._plan.producers,
             now_ms=self._plan.now_ms,
             delete_retention_ms=self._plan.config.delete_retention_ms,
         )
@@ -110,6 +111,21 @@ class LogCleaning:
     def _read_aborted(self) -> None:
         for path in self._plan.txn_index_paths:
             self._aborted += txn_index.parse(self._files.read(path))
+
+    def _find_producers(self, sources: list[SourceSegment]) -> Iterator[int]:
+        """Looks from the newest segment back for the last batches that are not known."""
+        producers = self._plan.producers
+        for source in reversed(sources):
+            if not producers.unknown:
+                return
+            file = self._files.open(source.path(file_names.LOG))
+            for _, header in scan_headers(file, 0, source.size, source.base_offset):
+                if header[PRODUCER_ID] in producers.unknown:
+                    if not header[ATTRIBUTES] & CONTROL_MASK:
+                        producers.last_offsets[header[PRODUCER_ID]] = next_offset(header) - 1
+            file.close()
+            producers.unknown.difference_update(producers.last_offsets)
+            yield 0
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -12,7 +12,9 @@ the records' time deltas made to fit. After it they go (KIP-534).
 
 A batch without records stays where something rests on its header: the last batch of each producer
 that is still known (its sequence and epoch), and the last batch of a cleaned segment, so that every
-segment tells by itself where it ends; recovery depends on that (see `leftovers`).
+segment tells by itself where it ends; recovery depends on that (see `leftovers`). The last batch of
+a producer is the last of those that are cleaned, whatever it wrote behind them: Kafka keeps the
+very last only, and when the end of the log is lost or truncated it has forgotten the producer.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from ottla.base.ports import Buffer
 from ottla.log.batch_scan import next_offset
 from ottla.log.compaction_batches import BatchRun
 from ottla.log.compaction_columns import Flags, RecordColumns, columns_of
+from ottla.log.compaction_plan import ProducerEnds
 from ottla.log.compaction_transactions import TransactionWalk
 from ottla.log.key_map import KeyHasher, KeyMap
 from ottla.records.batch_header import (
@@ -54,10 +57,6 @@ from ottla.records.varints import varint
 _ROOM_FOR_HEADER = bytes(HEADER_SIZE)
 _UINT32 = Struct(">I")
 NO_TIMESTAMP = -1
-NO_DATA = -1
-
-LastRecords = dict[int, tuple[int, int]]
-"""By producer id: the offset of its last record (or NO_DATA), and its epoch."""
 
 Kept = tuple[Header, Buffer]
 """A batch of the cleaned segment: its header, and all of its bytes."""
@@ -74,20 +73,20 @@ class Newest(NamedTuple):
 class BatchFilter:
     """Goes over the batches of a cleaning, run by run, in offset order."""
 
-    __slots__ = ("_delete_retention_ms", "_last_records", "_newest", "_now_ms", "_transactions")
+    __slots__ = ("_delete_retention_ms", "_newest", "_now_ms", "_producers", "_transactions")
 
     def __init__(
         self,
         newest: Newest,
         transactions: TransactionWalk,
-        last_records: LastRecords,
+        producers: ProducerEnds,
         *,
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
         self._newest = newest
         self._transactions = transactions
-        self._last_records = last_records
+        self._producers = producers
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
 
@@ -138,13 +137,13 @@ class BatchFilter:
         return None if header[BASE_TIMESTAMP] <= self._now_ms else (header, batch)
 
     def _is_last_of_producer(self, header: Header) -> bool:
-        last = self._last_records.get(header[PRODUCER_ID])
-        if last is None:
-            return False
-        if last[0] != NO_DATA:
-            return next_offset(header) - 1 == last[0]
+        producer_id = header[PRODUCER_ID]
+        last_offset = self._producers.last_offsets.get(producer_id)
+        if last_offset is not None:
+            return next_offset(header) - 1 == last_offset
         # Only a marker is known of it: that keeps its epoch, which fences older ones.
-        return bool(header[ATTRIBUTES] & CONTROL_MASK) and header[PRODUCER_EPOCH] == last[1]
+        epoch = self._producers.marker_epochs.get(producer_id)
+        return bool(header[ATTRIBUTES] & CONTROL_MASK) and header[PRODUCER_EPOCH] == epoch
 
     # -- records ------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ min.cleanable.dirty.ratio, or if something in it has waited for max.compaction.l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ottla.base.errors import OttlaError
@@ -23,10 +23,8 @@ from ottla.log.compaction_swap import CleanedFiles
 from ottla.log.log_config import LONG_MAX, LogConfig
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_state import BATCHES_KEPT
 from ottla.log.segment import Segment
-
-LastRecords = dict[int, tuple[int, int]]
-"""By producer id: the offset of its last record, or -1 if it is known by a marker only; epoch."""
 
 
 @dataclass(slots=True)
@@ -39,6 +37,8 @@ class Candidate:
     clean_bytes: int
     dirty_bytes: int
     overdue: bool
+    last_stable_offset: int
+    """At the moment when this was made."""
 
     def dirty_ratio(self) -> float:
         total = self.clean_bytes + self.dirty_bytes
@@ -64,6 +64,18 @@ class SourceSegment:
 
 
 @dataclass(slots=True)
+class ProducerEnds:
+    """What must stay of the producers that are still known: see `compaction_filter`."""
+
+    last_offsets: dict[int, int] = field(default_factory=dict)
+    """By producer, where its last batch ends in what is cleaned."""
+    unknown: set[int] = field(default_factory=set)
+    """Those of which that has to be looked up: they have written much since."""
+    marker_epochs: dict[int, int] = field(default_factory=dict)
+    """The epochs of those of which only markers are known."""
+
+
+@dataclass(slots=True)
 class CleaningPlan:
     directory: str
     sources: list[SourceSegment]
@@ -72,7 +84,7 @@ class CleaningPlan:
     end_offset: int
     txn_index_paths: list[str]
     """Of all segments: the marker of a transaction may stand far behind its records."""
-    last_records: LastRecords
+    producers: ProducerEnds
     config: LogConfig
     now_ms: int
 
@@ -112,6 +124,13 @@ class CleaningResult:
     keys: int
 
 
+def has_markers(log: PartitionLog) -> bool:
+    """Whether transactions have ended here. Then what a cleaning does rests on markers, which may
+    stand above the recovery point: the log is flushed between the moment that `last_stable_offset`
+    is from and the cleaning, so that no marker is lost after it was acted upon."""
+    return any(entry.coordinator_epoch >= 0 for entry in log.producers.entries.values())
+
+
 def find_candidate(log: PartitionLog, last_stable_offset: int, now_ms: int) -> Candidate | None:
     """None if there is nothing to clean. Reads the times of segments only where a lag is set."""
     sources = _sealed(log)
@@ -134,6 +153,7 @@ def find_candidate(log: PartitionLog, last_stable_offset: int, now_ms: int) -> C
         sum(source.size for source in sources if source.end_offset <= first_dirty),
         sum(source.size for source in cleanable),
         _is_overdue(cleanable, log.config, now_ms),
+        last_stable_offset,
     )
 
 
@@ -154,13 +174,24 @@ def make_plan(candidate: Candidate, now_ms: int) -> CleaningPlan:
         txn_index_paths=[
             segment.txn_index.path for segment in log.all_segments() if segment.txn_index.exists()
         ],
-        last_records={
-            entry.producer_id: (entry.last_offset(), entry.epoch)
-            for entry in log.producers.entries.values()
-        },
+        producers=_producer_ends(log, candidate.end_offset),
         config=log.config,
         now_ms=now_ms,
     )
+
+
+def _producer_ends(log: PartitionLog, end_offset: int) -> ProducerEnds:
+    ends = ProducerEnds()
+    for producer_id, entry in log.producers.entries.items():
+        if not entry.batches:
+            ends.marker_epochs[producer_id] = entry.epoch
+            continue
+        cleaned = [batch[1] for batch in entry.batches if batch[1] < end_offset]
+        if cleaned:
+            ends.last_offsets[producer_id] = cleaned[-1]
+        elif not entry.complete or len(entry.batches) == BATCHES_KEPT:
+            ends.unknown.add(producer_id)
+    return ends
 
 
 def group_sources(

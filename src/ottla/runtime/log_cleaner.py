@@ -30,6 +30,7 @@ from ottla.log.compaction_plan import (
     CleaningPlan,
     CleaningResult,
     find_candidate,
+    has_markers,
     make_plan,
 )
 from ottla.log.compaction_swap import Cleaning
@@ -185,6 +186,41 @@ class LogCleaner:
     # -- one cleaning -----------------------------------------------------------------------
 
     def _begin(self, candidate: Candidate) -> None:
+        held = candidate.log
+        if not has_markers(held):
+            self._start(candidate)
+            return
+
+        def flushed(outcome: Deferred[None]) -> None:
+            try:
+                outcome.result()
+            except StorageError:
+                self._rest()  # the flusher has taken the log dir offline
+                return
+            self._look_again(candidate)
+
+        self._flusher.flush(held).when_done(flushed)
+
+    def _look_again(self, before: Candidate) -> None:
+        """After a flush, with what was stable before it: markers up to there are on the disk."""
+        held = before.log
+        if self._stopped:
+            return
+        candidate = None
+        if self._is_held(held):
+            try:
+                with storing(held.directory, "look for what to clean"):
+                    candidate = find_candidate(
+                        held, before.last_stable_offset, self._clock.wall_ms()
+                    )
+            except StorageError as failure:
+                self._replicas.storage_failed(failure)
+        if candidate is None:
+            self._rest()
+        else:
+            self._start(candidate)
+
+    def _start(self, candidate: Candidate) -> None:
         config = self._config()
         held = candidate.log
         limits = CleanerLimits(
@@ -306,9 +342,9 @@ class LogCleaner:
     # -- ends -------------------------------------------------------------------------------
 
     def _goes_on(self, run: Run) -> bool:
-        if self._stopped or run.cleaning.cancelled:
-            return False
-        held = run.candidate.log
+        return not (self._stopped or run.cleaning.cancelled) and self._is_held(run.candidate.log)
+
+    def _is_held(self, held: PartitionLog) -> bool:
         partition = self._replicas.find(held.topic, held.partition)
         return partition is not None and partition.log is held
 

@@ -6,7 +6,7 @@ crashes against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from ottla.log.compaction_plan import (
     CleanerLimits,
     CleaningResult,
     find_candidate,
+    has_markers,
     make_plan,
 )
 from ottla.log.compaction_swap import Cleaning
@@ -53,8 +54,11 @@ class Written:
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
+    producer_id: int = -1
+    sequence: int = -1
+    transactional: bool = False
     transaction: int = -1
-    """The producer, if it is part of a transaction whose end is not known yet, or was a commit."""
+    """The producer, as long as it is part of a transaction that has not ended."""
     aborted: bool = False
 
 
@@ -110,6 +114,9 @@ class CompactingWorld(World):
                     key,
                     value,
                     last_ms if log_append_time else records[number].timestamp_ms,
+                    producer_id,
+                    sequence + number,
+                    transactional,
                     producer_id if transactional else -1,
                 )
             )
@@ -127,8 +134,7 @@ class CompactingWorld(World):
 
     def seal(self) -> None:
         """Starts a new segment, and flushes the old ones."""
-        if self.log.all_segments()[-1].size:
-            self.log._roll(self.clock.now_ms)
+        self.log.maybe_roll(self.clock.now_ms + 10**13)
         self.flush()
 
     # -- cleaning -----------------------------------------------------------------------------
@@ -136,6 +142,8 @@ class CompactingWorld(World):
     def candidate(self) -> Candidate | None:
         stable = self.log.first_unstable_offset
         end = self.log.log_end_offset if stable is None else stable
+        if has_markers(self.log):
+            self.flush()
         return find_candidate(self.log, end, self.clock.now_ms)
 
     def clean(self, within: CleanerLimits | None = None) -> CleaningResult | None:
@@ -190,25 +198,16 @@ class CompactingWorld(World):
     def offsets(self) -> list[int]:
         return [record.offset for record in self.records()]
 
-    def latest(self) -> dict[bytes | None, bytes]:
+    def latest(self) -> dict[bytes, bytes]:
         """What a reader that sees committed records holds in the end."""
         aborted = {record.offset for record in self.written if record.aborted}
-        state: dict[bytes | None, bytes] = {}
-        for record in self.records():
-            if record.offset not in aborted:
-                state.pop(record.key, None)
-                if record.value is not None:
-                    state[record.key] = record.value
-        return state
+        return state_of((one.key, one.value) for one in self.records() if one.offset not in aborted)
 
-    def expected(self) -> dict[bytes | None, bytes]:
-        state: dict[bytes | None, bytes] = {}
-        for record in self.written:
-            if not record.aborted and record.offset >= self.log.log_start_offset:
-                state.pop(record.key, None)
-                if record.value is not None:
-                    state[record.key] = record.value
-        return state
+    def expected(self) -> dict[bytes, bytes]:
+        start = self.log.log_start_offset
+        return state_of(
+            (one.key, one.value) for one in self.written if one.offset >= start and not one.aborted
+        )
 
     def check(self) -> None:
         """Nothing invented, nothing out of order, the right state, everything above the clean part
@@ -223,9 +222,21 @@ class CompactingWorld(World):
             assert record.timestamp == original.timestamp_ms
             assert record.headers == (("h", b"x"),)
         assert self.latest() == self.expected()
-        dirty = [one.offset for one in self.written if one.offset >= max(0, self.log.cleaned_to)]
         present = set(self.offsets())
-        assert not [offset for offset in dirty if offset not in present], "the dirty part is whole"
+        for one in self.written:
+            if one.offset >= self.log.cleaned_to and not one.aborted:
+                assert one.offset in present, "the dirty part is whole"
+
+
+def state_of(pairs: Iterable[Pair]) -> dict[bytes, bytes]:
+    """The dictionary that the pairs leave, one after the other."""
+    state: dict[bytes, bytes] = {}
+    for key, value in pairs:
+        if key is not None:
+            state.pop(key, None)
+            if value is not None:
+                state[key] = value
+    return state
 
 
 def batches_of(log: PartitionLog) -> Iterator[tuple[Header, bytes]]:

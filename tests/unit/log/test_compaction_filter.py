@@ -197,6 +197,22 @@ def test_earlier_batches_of_a_producer_go() -> None:
     assert [header[0] for header, _ in world.batches()] == [3, 4]
 
 
+@pytest.mark.parametrize("since", [1, 4, 9])
+def test_the_last_cleaned_batch_of_a_producer_stays_whatever_it_wrote_since(since: int) -> None:
+    """When the end of the log is lost, that is what is known of it."""
+    world = a_world()
+    world.put((b"a", b"1"), producer_id=7)
+    world.put((b"a", b"2"), producer_id=7)
+    world.put((b"a", b"3"))
+    world.seal()
+    for _ in range(since):
+        world.put((b"a", b"4"), producer_id=7)
+    world.clean()
+    assert [header[0] for header, _ in world.batches()][:2] == [1, 2]
+    world.log.truncate_to(3)
+    assert world.log.producers.entries[7].next_sequence == 2
+
+
 def test_a_producer_that_was_forgotten_keeps_nothing() -> None:
     world = a_world()
     world.put((b"a", b"1"), producer_id=7)

@@ -131,7 +131,12 @@ def test_the_plan_holds_what_the_pool_must_know() -> None:
     plan = make_plan(candidate, 77)
     assert [(one.base_offset, one.end_offset) for one in plan.sources] == [(0, 3), (3, 6), (6, 9)]
     assert plan.txn_index_paths == [world.path(6, ".txnindex")]
-    assert plan.last_records == {4: (6, 0), 5: (-1, 0), 6: (9, 0)}
+    assert plan.producers.last_offsets == {4: 6}
+    assert plan.producers.marker_epochs == {5: 0}
+    assert plan.producers.unknown == set(), "all that producer 6 ever wrote is in the active one"
+    for _ in range(4):
+        world.put((b"z", b"1"), producer_id=6)
+    assert make_plan(candidate, 77).producers.unknown == {6}
     assert (plan.first_dirty, plan.end_offset, plan.now_ms) == (0, 9, 77)
 
 
