@@ -163,7 +163,8 @@ def test_row_57_a_group_reads_on_where_it_was(at: str) -> None:
     member.close()
     with GroupWire(at, group, topic) as wire:
         (found,) = wire.fetch_offsets().topics[0].partitions
-    assert (found.committed_offset, found.metadata) == (5, "half")
+    # confluent-kafka sends the C string with the zero at its end, and the broker keeps what it got.
+    assert (found.committed_offset, found.metadata.rstrip("\0")) == (5, "half")
     assert found.committed_leader_epoch == 0
     again = GroupMember(at, group, [topic])
     poll_until([again], lambda: len(again.got) >= 5, "the other half")
