@@ -159,8 +159,14 @@ class Recovery:
         if scan.valid_bytes < scan.segment.size:
             return "a batch is broken"
         if later and scan.next_offset < later[0].base_offset:
-            return f"offsets up to {later[0].base_offset} are missing"
+            if not self._is_compacted_away(later[0].base_offset):
+                return f"offsets up to {later[0].base_offset} are missing"
         return None
+
+    def _is_compacted_away(self, offset: int) -> bool:
+        """Kafka's cleaner may take the last batch of a segment, ours does not. What was flushed, or
+        written and not lost to a power cut, can only be missing because of that."""
+        return self._gaps_allowed and (offset <= self._recovery_point or not self._power_lost)
 
     def _verdict(self, scan: SegmentScan, later: list[Segment], reason: str) -> str | None:
         """None if it is the torn end of the log; else the sentence for the operator."""

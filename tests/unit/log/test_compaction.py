@@ -380,3 +380,33 @@ def test_what_is_flushed_later_does_not_miss_the_old_files() -> None:
 
 def test_the_constant_for_a_full_map_is_small_against_real_maps() -> None:
     assert compaction.ROOM_TO_GO_ON < (128 << 20) // 24 / 1000
+
+
+@pytest.mark.parametrize(("power_lost", "recovery_point"), [(True, 4), (False, 0)])
+def test_a_log_that_kafka_has_cleaned_may_lack_the_ends_of_segments(
+    power_lost: bool, recovery_point: int
+) -> None:
+    world = a_world()
+    world.put((b"a", b"1"), (b"b", b"1"))
+    end = len(world.content(0))
+    world.put((b"a", b"2"), (b"b", b"2"))
+    world.seal()
+    world.put((b"a", b"3"))
+    world.log.close()
+    world.files.open(world.path(0)).truncate(end)
+    world.open(recovery_point=recovery_point, power_lost=power_lost)
+    assert world.report.corrupt is None
+    assert world.offsets() == [0, 1, 4]
+
+
+def test_the_end_of_a_segment_that_was_lost_is_not_taken_for_compacted() -> None:
+    world = a_world()
+    world.put((b"a", b"1"), (b"b", b"1"))
+    end = len(world.content(0))
+    world.put((b"a", b"2"), (b"b", b"2"))
+    world.seal()
+    world.put((b"a", b"3"))
+    world.log.close()
+    world.files.open(world.path(0)).truncate(end)
+    world.open(recovery_point=2, power_lost=True)
+    assert world.offsets() == [0, 1], "what follows is cut: the log is one piece"
