@@ -17,7 +17,7 @@ ARGS ?=
 # Processes that run the tests; one would leave the other cores idle while it waits for a JVM.
 JOBS ?= 2
 
-.PHONY: help setup run test-setup test unit compat lint format bench chaos kafka-jars kcat \
+.PHONY: help setup run test-setup test unit compat lint format bench chaos sim kafka-jars kcat \
 	coverage-table lock wheel clean
 
 help: ## This list
@@ -79,6 +79,12 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter, the tidy test
 format: $(VENV)/test.stamp ## Let ruff put the sources in shape
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
+
+# New seeds each time; `make test` takes its own from the sources.
+SEEDS ?= 2000
+sim: $(VENV)/test.stamp ## Groups of members in simulated time: SEEDS new histories, then the planted bugs
+	@$(BIN)/python -m sim.groups --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
+	@$(BIN)/python -m sim.groups --mutants
 
 chaos: test-setup ## kill -9 and crash states at full length
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 $(BIN)/python -m pytest tests/chaos $(ARGS)
