@@ -1,0 +1,91 @@
+"""Goal: commits of every version arrive, with each partition's own error.
+Method: a real shard behind the handler; a coordinator that is elsewhere or still loading.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from ottla.base.errors import InvariantError
+from ottla.handlers import api_08_offset_commit as handler
+from tests.unit.handlers.group_fakes import GroupServices
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_a_commit(version: int) -> None:
+    services = GroupServices()
+    assert services.commit(5, version) == 0
+    commit = services.hosted.shard.offsets.get("g", "t", 0)
+    assert commit is not None
+    assert commit.offset == 5
+    assert commit.topic_id == services.image.topics["t"].topic_id
+
+
+@pytest.mark.parametrize("version", [8, 10])
+def test_each_partition_has_its_own_error(version: int) -> None:
+    services = GroupServices()
+    known = services.image.topics["t"].topic_id
+
+    def partition(index: int, metadata: str = "") -> dict[str, object]:
+        return {
+            "partition_index": index,
+            "committed_offset": 1,
+            "committed_leader_epoch": -1,
+            "committed_metadata": metadata,
+        }
+
+    topics = [
+        {
+            "name": "t",
+            "topic_id": known,
+            "partitions": [partition(0), partition(9), partition(1, "x" * 4097)],
+        },
+        {"name": "nowhere", "topic_id": uuid.uuid4(), "partitions": [partition(0)]},
+    ]
+    fields = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": topics,
+    }
+    answer = services.ask(handler, version, **fields)
+    codes = [[one.error_code for one in topic.partitions] for topic in answer.topics]
+    assert codes == [[0, 3, 12], [100 if version >= 10 else 3]]
+    services.groups.refusal = 16
+    answer = services.ask(handler, version, **fields)
+    codes = [[one.error_code for one in topic.partitions] for topic in answer.topics]
+    assert codes == [[16, 3, 16], [100 if version >= 10 else 3]]
+
+
+def test_a_commit_that_cannot_be_kept() -> None:
+    services = GroupServices()
+    services.hosted.partition.fail_code = 19
+    assert services.commit(5) == 15
+    assert services.hosted.shard.offsets.get("g", "t", 0) is None
+
+
+def test_a_commit_waits_for_the_log() -> None:
+    services = GroupServices()
+    services.hosted.partition.holds_back = True
+    with pytest.raises(InvariantError, match="no result yet"):
+        services.commit(5)
+    services.hosted.partition.holds_back = False
+    services.hosted.partition.commit_all()
+    assert services.commit(6) == 0
+
+
+def test_no_topics_is_no_error() -> None:
+    services = GroupServices()
+    answer = services.ask(
+        handler,
+        8,
+        group_id="g",
+        generation_id_or_member_epoch=7,
+        member_id="nobody",
+        group_instance_id=None,
+        topics=[],
+    )
+    assert answer.topics == []
