@@ -82,9 +82,8 @@ format: $(VENV)/test.stamp ## Let ruff put the sources in shape
 
 # New seeds each time; `make test` takes its own from the sources.
 SEEDS ?= 2000
-sim: $(VENV)/test.stamp ## Groups of members in simulated time: SEEDS new histories, then the planted bugs
+sim: $(VENV)/test.stamp ## Groups of members in simulated time: SEEDS new histories
 	@$(BIN)/python -m sim.groups --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
-	@$(BIN)/python -m sim.groups --mutants
 
 chaos: test-setup ## kill -9 and crash states at full length
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 $(BIN)/python -m pytest tests/chaos $(ARGS)
