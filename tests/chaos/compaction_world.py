@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+from ottla.log.batch_scan import next_offset, scan_batches
 from ottla.log.compaction import LogCleaning
 from ottla.log.compaction_plan import CleanedGroup, CleaningResult, make_plan
 from ottla.log.compaction_swap import Cleaning
@@ -19,6 +20,8 @@ from ottla.log.log_dir import LogDir
 from ottla.log.markers import read_marker
 from ottla.log.open_log import open_log
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_restore import replay_batch
+from ottla.log.producer_state import ProducerStates
 from ottla.records.batch_header import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -223,6 +226,7 @@ class CompactingLife(CompactingWorld):
         self._reached("flush", flushed=self.log.recovery_point)
         if candidate is None:
             return
+        self.checkpoint_before_cleaning()
         cleaning = Cleaning(self.files)
         self.log.cleaning = cleaning
         within = limits(self.chance.choice((10_000, 10_000, 4)), self.chance.choice((200, 5_000)))
@@ -244,13 +248,17 @@ class CompactingLife(CompactingWorld):
             job.close()
             self._reached("given up")
 
+    def checkpoint_before_cleaning(self) -> None:
+        self.log_dir.write_recovery_points({KEY: self.log.recovery_point})
+        self._reached("checkpoint")
+
     def _swap_one(self, cleaning: Cleaning, group: CleanedGroup) -> bool:
         """False if something came in between."""
         before = self.moment
         cleaning.commit(group.cleaned)
         self.files.sync_dir(DIRECTORY)
         # From here on a restart finds the new one, although the live log still holds the old ones.
-        after = replace(before, batches=self._after_restart(), note="committed")
+        after = replace(before, batches=self._after_restart(group), note="committed")
         self.steps.append(Step(len(self.files.journal), after))
         if self.chance.random() < 0.15:
             return self._cancelled(cleaning, before)
@@ -263,12 +271,19 @@ class CompactingLife(CompactingWorld):
             self._remove_deleted()
         return True
 
-    def _after_restart(self) -> tuple[Stored, ...]:
-        copy = MemoryFiles()
-        copy.directories |= self.files.directories
-        for path, content in self.files.contents().items():
-            copy.put(path, content)
-        return stored_in(open_partition(copy).log)
+    def _after_restart(self, group: CleanedGroup) -> tuple[Stored, ...]:
+        first, end = group.sources[0].base_offset, group.sources[-1].end_offset
+        path = group.cleaned.path(".log", ".swap")
+        if not self.files.exists(path):
+            path = group.cleaned.path(".log", ".cleaned")  # a planted bug has not committed it
+        file = self.files.open(path)
+        cleaned = [
+            Stored(header[BASE_OFFSET], next_offset(header), bytes(batch))
+            for _, header, batch in scan_batches(file, 0, file.size(), first)
+        ]
+        below = [one for one in self.moment.batches if one.base_offset < first]
+        above = [one for one in self.moment.batches if one.base_offset >= end]
+        return (*below, *cleaned, *above)
 
     def _cancelled(self, cleaning: Cleaning, before: Moment) -> bool:
         """The log is cut above all that is cleaned, which is all a broker ever does."""
@@ -378,14 +393,18 @@ def check_producers(log: PartitionLog, moment: Moment, end: int) -> None:
     for record in moment.written:
         if record.producer_id >= 0 and record.offset < end:
             expected[record.producer_id] = record.sequence + 1
-    found = {
-        producer_id: entry.next_sequence for producer_id, entry in log.producers.entries.items()
-    }
-    for producer_id, sequence in expected.items():
-        require(
-            found.get(producer_id) == sequence,
-            f"P1: producer {producer_id} at {found.get(producer_id)}, wrote up to {sequence}",
-        )
+    replayed = ProducerStates(10**12)
+    for header, batch in batches_of(log):
+        replay_batch(replayed, header, batch, 0)
+    # By snapshots, if there are any, and by what is left of the batches alone.
+    for states in (log.producers, replayed):
+        for producer_id, sequence in expected.items():
+            entry = states.entries.get(producer_id)
+            found = None if entry is None else entry.next_sequence
+            require(
+                found == sequence,
+                f"P1: producer {producer_id} at {found}, wrote up to {sequence}",
+            )
 
 
 def check_stays(files: MemoryFiles, opened: Opened, found: tuple[Stored, ...]) -> None:

@@ -29,6 +29,7 @@ from ottla.log.compaction_writer import SegmentWriter
 from ottla.log.durability import Durability
 from ottla.log.index_build import IndexBuilder
 from ottla.log.segment import Segment
+from tests.chaos import compaction_world
 from tests.chaos.compaction_world import CompactingLife, Violation, judge_states
 from tests.chaos.memory_files import MemoryFile, MemoryFiles
 from tests.seeds import seed_for
@@ -77,10 +78,10 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 def cleaned_files_are_not_synced(patch: pytest.MonkeyPatch) -> None:
     real = SegmentWriter.finish
 
-    def finish(writer: SegmentWriter) -> CleanedFiles | None:
+    def finish(writer: SegmentWriter, extent: int | None) -> CleanedFiles | None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(MemoryFile, "sync", lambda file: None)
-            return real(writer)
+            return real(writer, extent)
 
     patch.setattr(SegmentWriter, "finish", finish)
 
@@ -93,7 +94,8 @@ def old_files_go_before_the_new_ones_are_committed(patch: pytest.MonkeyPatch) ->
         files: Files, replaced: list[Segment], cleaned: CleanedFiles, durability: Durability
     ) -> list[str]:
         paths = [path for segment in replaced for path in segment.mark_deleted()]
-        cleaned.rename_all(files, file_names.CLEANED, "")
+        for suffix in cleaned.suffixes:
+            files.rename(cleaned.path(suffix, file_names.CLEANED), cleaned.path(suffix))
         return paths
 
     patch.setattr(Cleaning, "commit", commit)
@@ -136,12 +138,15 @@ def a_start_takes_what_was_not_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leftovers, "tidy", tidy)
 
 
-def a_start_leaves_the_replaced_ones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leftovers, "_end_of", lambda files, path, base_offset: base_offset + 1)
+def what_is_replaced_is_told_by_what_is_left(patch: pytest.MonkeyPatch) -> None:
+    """As Kafka has it: segments of which nothing was left come back."""
+    real = SegmentWriter.finish
+    patch.setattr(SegmentWriter, "finish", lambda writer, extent: real(writer, None))
 
 
-def a_cleaned_segment_loses_its_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentWriter, "keep_end", lambda writer, run: None)
+def gaps_above_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    """Without the checkpoint of the recovery point, a recovery takes gaps for losses."""
+    patch.setattr(compaction_world.CompactingLife, "checkpoint_before_cleaning", lambda life: None)
 
 
 def a_cancelled_swap_is_left(patch: pytest.MonkeyPatch) -> None:
@@ -216,8 +221,8 @@ PLANTED: list[Patch] = [
     the_log_is_renamed_last,
     a_start_throws_the_committed_away,
     a_start_takes_what_was_not_committed,
-    a_start_leaves_the_replaced_ones,
-    a_cleaned_segment_loses_its_end,
+    what_is_replaced_is_told_by_what_is_left,
+    gaps_above_the_checkpoint,
     a_cancelled_swap_is_left,
     producers_are_forgotten,
     later_groups_are_swapped_first,

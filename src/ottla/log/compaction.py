@@ -98,8 +98,9 @@ class LogCleaning:
             now_ms=self._plan.now_ms,
             delete_retention_ms=self._plan.config.delete_retention_ms,
         )
-        for group in group_sources(self._files, sources, self._plan.config):
-            yield from self._clean_group(group, batch_filter, walk)
+        groups = group_sources(self._files, sources, self._plan.config)
+        for group in groups:
+            yield from self._clean_group(group, batch_filter, walk, is_last=group is groups[-1])
 
     def _remove_remains(self) -> None:
         """Of a cleaning that was given up: a `.cleaned` file would make a later swap void."""
@@ -189,7 +190,12 @@ class LogCleaning:
     # -- writing ------------------------------------------------------------------------------
 
     def _clean_group(
-        self, group: list[SourceSegment], batch_filter: BatchFilter, walk: TransactionWalk
+        self,
+        group: list[SourceSegment],
+        batch_filter: BatchFilter,
+        walk: TransactionWalk,
+        *,
+        is_last: bool,
     ) -> Iterator[int | CleanedGroup]:
         writer = SegmentWriter(
             self._files,
@@ -206,11 +212,11 @@ class LogCleaning:
                 for run in self._runs(source, file):
                     yield self._clean_run(run, file, batch_filter, writer)
                 file.close()
-            if run is not None:
+            if run is not None and is_last:
                 writer.keep_end(run)
             writer.aborted += walk.still_needed
             walk.still_needed.clear()
-            cleaned = writer.finish()
+            cleaned = writer.finish(group[-1].end_offset if len(group) > 1 else None)
         finally:
             if cleaned is None:
                 writer.discard()

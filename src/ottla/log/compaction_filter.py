@@ -11,8 +11,9 @@ the log had time to see them: when they are first cleaned, the batch gets its *d
 the records' time deltas made to fit. After it they go (KIP-534).
 
 A batch without records stays where something rests on its header: the last batch of each producer
-that is still known (its sequence and epoch), and the last batch of a cleaned segment, so that every
-segment tells by itself where it ends; recovery depends on that (see `leftovers`). The last batch of
+that is still known (its sequence and epoch), and the last batch of all that is cleaned, where the
+log would seem to end if nothing followed. More would hurt: after some answers in a row without any
+record, librdkafka takes what it reads for a message that is too large. The last batch of
 a producer is the last of those that are cleaned, whatever it wrote behind them: Kafka keeps the
 very last only, and when the end of the log is lost or truncated it has forgotten the producer.
 """

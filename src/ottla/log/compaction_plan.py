@@ -37,8 +37,6 @@ class Candidate:
     clean_bytes: int
     dirty_bytes: int
     overdue: bool
-    last_stable_offset: int
-    """At the moment when this was made."""
 
     def dirty_ratio(self) -> float:
         total = self.clean_bytes + self.dirty_bytes
@@ -126,8 +124,8 @@ class CleaningResult:
 
 def has_markers(log: PartitionLog) -> bool:
     """Whether transactions have ended here. Then what a cleaning does rests on markers, which may
-    stand above the recovery point: the log is flushed between the moment that `last_stable_offset`
-    is from and the cleaning, so that no marker is lost after it was acted upon."""
+    stand above the recovery point: the log is flushed between the moment that its bounds are from
+    and the cleaning, so that no marker is lost after it was acted upon."""
     return any(entry.coordinator_epoch >= 0 for entry in log.producers.entries.values())
 
 
@@ -153,7 +151,6 @@ def find_candidate(log: PartitionLog, last_stable_offset: int, now_ms: int) -> C
         sum(source.size for source in sources if source.end_offset <= first_dirty),
         sum(source.size for source in cleanable),
         _is_overdue(cleanable, log.config, now_ms),
-        last_stable_offset,
     )
 
 

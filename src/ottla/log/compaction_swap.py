@@ -11,7 +11,10 @@ All names change on the loop; the pool only writes `.cleaned` files and syncs. S
 5. the pool syncs the directory; the `.deleted` files are removed some time later.
 
 A restart does what is left to do (`leftovers`). As long as one `.cleaned` file is there, nothing
-has been committed. A log that is truncated meanwhile takes back what is committed but not in place.
+has been committed. What a committed segment replaces can not be told from what is in it, since its
+end may have been cleaned away: where it replaces several, an `.extent` file tells, until they are
+gone. (Kafka has no such thing: interrupted at the wrong moment it leaves a mix.) A log that is
+truncated meanwhile takes back what is committed but not in place.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class CleanedFiles:
     base_offset: int
     size: int
     suffixes: list[str]
-    """The log first."""
+    """The log first; where it replaces several segments, the extent last."""
 
     def path(self, suffix: str, stage: str = "") -> str:
         return file_names.segment_path(self.directory, self.base_offset, suffix) + stage
@@ -89,5 +92,9 @@ def swap_files(
     durability.segment_replaced(first)
     for segment in others:
         paths += durability.segment_deleted(segment)
-    cleaned.rename_all(files, file_names.SWAP, "")
+    for suffix in cleaned.suffixes:
+        if suffix == file_names.EXTENT:
+            files.remove(cleaned.path(suffix, file_names.SWAP))
+        else:
+            files.rename(cleaned.path(suffix, file_names.SWAP), cleaned.path(suffix))
     return paths

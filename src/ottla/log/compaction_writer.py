@@ -66,8 +66,8 @@ class SegmentWriter:
         self._add(kept)
 
     def keep_end(self, run: BatchRun) -> None:
-        """The segment ends where its sources do, with the last batch of the last run; if nothing
-        of that was kept, with its header."""
+        """The segment ends with the last batch of `run`; if nothing of that was kept, with its
+        header."""
         last = len(run.headers) - 1
         if self._next_offset != next_offset(run.headers[last]):
             self._add([without_records(run, last)])
@@ -87,8 +87,9 @@ class SegmentWriter:
             self.written_bytes += size - self._cleaned.size
         self._cleaned.size = size
 
-    def finish(self) -> CleanedFiles | None:
-        """On the disk when it returns; None if the segment is as it was."""
+    def finish(self, extent: int | None) -> CleanedFiles | None:
+        """On the disk when it returns; None if the segment is as it was. `extent`: where the last
+        of its sources ends, if there are several."""
         log = self._file
         if log is None:
             return None
@@ -98,6 +99,8 @@ class SegmentWriter:
         self._write_file(file_names.TIME_INDEX, times)
         if self.aborted:
             self._write_file(file_names.TXN_INDEX, txn_index.build(self.aborted))
+        if extent is not None:
+            self._write_file(file_names.EXTENT, b"%d\n" % extent)
         # All of them are there before the first is renamed: see `compaction_swap`.
         self._files.sync_dir(self._cleaned.directory)
         log.close()

@@ -16,6 +16,9 @@ TEMPORARY = ".tmp"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
+EXTENT = ".extent"
+"""Beside the `.swap` files of a segment that replaces several: where the last of those ends."""
+
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 OFFSET_DIGITS = 20

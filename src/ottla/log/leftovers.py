@@ -6,9 +6,9 @@ was being put in place: the segments it replaces go, and it takes its proper nam
 all, then the old segments are still whole and the swap goes. Each step may be interrupted and is
 then done again; a sync of the directory stands between steps whose order matters.
 
-What a swap replaces is told by where its log begins and ends, so a log that is swapped in keeps its
-last batch, be it without records (see `compaction_filter`). Its name is the first that changes:
-where it is in place already, what is left of the swap takes its name and nothing else goes.
+What a swap replaces is told by its `.extent` file; without one, as Kafka leaves it, by where its
+log begins and ends. The log is the first to take its name: where that has happened, what is left of
+the swap takes its names too and nothing else goes.
 """
 
 from __future__ import annotations
@@ -58,14 +58,23 @@ def _put_in_place(files: Files, directory: str, swaps: list[str]) -> None:
     if log_swaps:
         first = min(_offset(name) for name in log_swaps)
         behind = max(_end_of(files, f"{directory}/{name}", _offset(name)) for name in log_swaps)
+        for name in swaps:
+            if name.endswith(file_names.EXTENT + file_names.SWAP):
+                behind = max(behind, int(files.read(f"{directory}/{name}")))
         for name in files.list_dir(directory):
             replaced = first <= _offset(name) < behind
             if replaced and file_names.suffix_of(name) in file_names.SEGMENT_SUFFIXES:
                 files.remove(f"{directory}/{name}")
         files.sync_dir(directory)
+    extents = []
     for name in sorted(swaps, key=lambda swap: swap not in log_swaps):
         target = name.removesuffix(file_names.SWAP)
-        files.rename(f"{directory}/{name}", f"{directory}/{target}")
+        if target.endswith(file_names.EXTENT):
+            extents.append(name)
+        else:
+            files.rename(f"{directory}/{name}", f"{directory}/{target}")
+    for name in extents:
+        files.remove(f"{directory}/{name}")
 
 
 def _end_of(files: Files, path: str, base_offset: int) -> int:

@@ -186,33 +186,41 @@ class LogCleaner:
     # -- one cleaning -----------------------------------------------------------------------
 
     def _begin(self, candidate: Candidate) -> None:
-        held = candidate.log
-        if not has_markers(held):
-            self._start(candidate)
-            return
+        """First, what the cleaning will rest on has to be on the disk."""
 
-        def flushed(outcome: Deferred[None]) -> None:
-            try:
-                outcome.result()
-            except StorageError:
-                self._rest()  # the flusher has taken the log dir offline
-                return
-            self._look_again(candidate)
+        def checkpoint(outcome: Deferred[None]) -> None:
+            if self._is_done(outcome):
+                # A cleaned log has gaps, which a recovery takes for losses above the point.
+                log_dir = candidate.log.directory.rpartition("/")[0]
+                self._upkeep.save_recovery_points(log_dir).when_done(look_again)
 
-        self._flusher.flush(held).when_done(flushed)
+        def look_again(outcome: Deferred[None]) -> None:
+            if self._is_done(outcome):
+                self._look_again(candidate)
+
+        if has_markers(candidate.log):
+            self._flusher.flush(candidate.log).when_done(checkpoint)
+        else:
+            nothing_to_flush: Deferred[None] = Deferred()
+            nothing_to_flush.resolve(None)
+            checkpoint(nothing_to_flush)
+
+    def _is_done(self, outcome: Deferred[None]) -> bool:
+        try:
+            outcome.result()
+        except StorageError:
+            self._rest()  # the log dir has been taken offline
+            return False
+        return not self._stopped
 
     def _look_again(self, before: Candidate) -> None:
-        """After a flush, with what was stable before it: markers up to there are on the disk."""
+        """No farther than before, but the log may have been cut or deleted meanwhile."""
         held = before.log
-        if self._stopped:
-            return
         candidate = None
         if self._is_held(held):
             try:
                 with storing(held.directory, "look for what to clean"):
-                    candidate = find_candidate(
-                        held, before.last_stable_offset, self._clock.wall_ms()
-                    )
+                    candidate = find_candidate(held, before.end_offset, self._clock.wall_ms())
             except StorageError as failure:
                 self._replicas.storage_failed(failure)
         if candidate is None:
@@ -236,9 +244,6 @@ class LogCleaner:
             self._replicas.storage_failed(failure)
             self._rest()
             return
-        # A cleaned log has gaps. A recovery takes them for what they are below the recovery point,
-        # whatever the topic's policy is by then; so the checkpoint should not lag behind.
-        self._upkeep.checkpoint_recovery()
         run = Run(self._files, candidate, plan, limits)
         run.started_ms = self._clock.monotonic_ms()
         held.cleaning = run.cleaning

@@ -56,6 +56,7 @@ class LogUpkeep:
         self._written: dict[tuple[str, str], Offsets] = {}
         self._writing: dict[tuple[str, str], Callable[[], None] | None] = {}
         """Checkpoints that are being written, and what is to be written next."""
+        self._waiting: dict[tuple[str, str], list[Deferred[None]]] = {}
 
     def start(self) -> None:
         for name, work in (
@@ -150,8 +151,13 @@ class LogUpkeep:
 
     def checkpoint_recovery(self) -> None:
         for log_dir in self._online_dirs():
-            points = {_key(held): held.recovery_point for held in self._held(log_dir)}
-            self._write(log_dir, "recovery", points, log_dir.write_recovery_points)
+            self.save_recovery_points(log_dir.path)
+
+    def save_recovery_points(self, path: str) -> Deferred[None]:
+        """Those of the log dir at `path`; done when they are on the disk."""
+        log_dir = next(one for one in self._replicas.dirs() if one.path == path)
+        points = {_key(held): held.recovery_point for held in self._held(log_dir)}
+        return self._write(log_dir, "recovery", points, log_dir.write_recovery_points)
 
     def checkpoint_log_starts(self) -> None:
         for log_dir in self._online_dirs():
@@ -197,11 +203,18 @@ class LogUpkeep:
         kind: str,
         offsets: Offsets,
         write: Callable[[Mapping[TopicPartition, int]], None],
-    ) -> None:
+    ) -> Deferred[None]:
+        """Done when these offsets, or later ones, are on the disk."""
         key = log_dir.path, kind
+        done: Deferred[None] = Deferred()
         if self._written.get(key) == offsets:
-            return
+            if key in self._writing:
+                self._waiting[key].append(done)
+            else:
+                done.resolve(None)
+            return done
         self._written[key] = offsets
+        self._waiting.setdefault(key, []).append(done)
 
         def start() -> None:
             self._writing[key] = None
@@ -213,15 +226,21 @@ class LogUpkeep:
                 outcome.result()
             except StorageError as failure:
                 self._replicas.storage_failed(failure)
-            else:
-                if following is not None:
-                    following()
+                for waiting in self._waiting.pop(key):
+                    waiting.fail(failure)
+                return
+            if following is not None:
+                following()
+                return
+            for waiting in self._waiting.pop(key):
+                waiting.resolve(None)
 
         # Never two at once: they would write over each other's temporary file.
         if key in self._writing:
             self._writing[key] = start
         else:
             start()
+        return done
 
     def _online_dirs(self) -> list[LogDir]:
         return [log_dir for log_dir in self._replicas.dirs() if log_dir.error is None]

@@ -194,22 +194,37 @@ def test_an_empty_key_is_a_key() -> None:
 # -- ends of segments -----------------------------------------------------------------------------
 
 
-def test_a_cleaned_segment_ends_where_its_sources_ended() -> None:
+def test_segments_of_which_nothing_is_left_are_empty() -> None:
+    """No batch without records in them: a client that gets many such answers gives up."""
     world = a_world()
-    world.put((b"a", b"1"), (b"b", b"1"))
-    world.put((b"a", b"2"))
-    world.seal()
-    world.put((b"a", b"3"), (b"b", b"3"))
-    world.seal()
+    for number in range(14):
+        world.put((b"a", b"%d" % number), (b"b", b"1"))
+        world.seal()
     world.configure(segment_bytes=100)
     world.clean()
-    last = header_at(world.log, 2)
-    assert last[RECORD_COUNT] == 0
-    assert world.log.all_segments()[0].end_offset() == 3
-    assert world.offsets() == [3, 4]
-    world.check()
-    world.reopen_killed()
-    world.check()
+    assert [one.size for one in world.log.all_segments()[:-2]] == [0] * 13
+    assert world.offsets() == [26, 27]
+    part = world.log.read(0, 1_000, world.log.log_end_offset)
+    assert part is not None and part.size == world.log.all_segments()[-2].size
+    for reopened in (world.reopen_killed, world.reopen_cleanly):
+        reopened()
+        assert world.report.corrupt is None
+        world.check()
+    world.configure(segment_bytes=1_000)
+    world.put((b"c", b"1"))
+    world.seal()
+    world.clean()
+    assert len(world.log.all_segments()) == 2
+
+
+def test_the_last_batch_of_all_stays_without_its_records() -> None:
+    world = a_world()
+    world.put((b"a", b"1"))
+    world.put((None, b"no key"))
+    world.seal()
+    world.clean()
+    assert header_at(world.log, 1)[RECORD_COUNT] == 0
+    assert world.log.all_segments()[0].end_offset() == 2
 
 
 def test_an_empty_batch_is_not_kept_for_ever() -> None:

@@ -10,7 +10,7 @@ from ottla.base.errors import InvariantError, StorageError
 from ottla.log.compaction import LogCleaning
 from ottla.log.compaction_plan import CleanedGroup, make_plan
 from ottla.log.compaction_swap import Cleaning
-from tests.chaos.memory_files import MemoryFiles
+from tests.chaos.memory_files import MemoryFiles, Operation
 from tests.unit.log.compacting import CompactingWorld, limits
 
 
@@ -36,7 +36,7 @@ def a_group() -> tuple[CompactingWorld, Cleaning, CleanedGroup]:
     while isinstance(step, int):
         step = job.proceed(1)
     assert isinstance(step, CleanedGroup)
-    assert step.cleaned.suffixes == [".log", ".index", ".timeindex", ".txnindex"]
+    assert step.cleaned.suffixes == [".log", ".index", ".timeindex", ".txnindex", ".extent"]
     return world, cleaning, step
 
 
@@ -95,8 +95,7 @@ def test_a_restart_between_any_two_names_finds_old_or_new(committed: bool) -> No
     seen = []
     for count in range(len(names) + 1):
         world.files.inodes = dict(copy_of(base).inodes)
-        for operation in names[:count]:
-            world.files.inodes[operation[2]] = world.files.inodes.pop(operation[1])
+        replay(world.files, names[:count])
         seen.append(after_restart(world))
     assert seen == ([NEW] * len(seen) if committed else [OLD] * (len(seen) - 1) + [NEW])
 
@@ -112,7 +111,14 @@ def test_a_truncation_takes_back_what_is_committed() -> None:
     assert world.offsets() == [0, 1]
 
 
-@pytest.mark.parametrize("count", range(6))
+def replay(files: MemoryFiles, operations: list[Operation]) -> None:
+    for operation in operations:
+        inode = files.inodes.pop(operation[1])
+        if operation[0] == "rename":
+            files.inodes[operation[2]] = inode
+
+
+@pytest.mark.parametrize("count", range(7))
 def test_a_crash_while_it_is_taken_back(count: int) -> None:
     world, cleaning, group = a_group()
     cleaning.commit(group.cleaned)
@@ -120,13 +126,9 @@ def test_a_crash_while_it_is_taken_back(count: int) -> None:
     world.files.record = True
     cleaning.cancel()
     names = [one for one in world.files.journal if one[0] in ("rename", "remove")]
-    assert len(names) == 5
+    assert len(names) == 6
     world.files.inodes = dict(base.inodes)
-    for operation in names[:count]:
-        if operation[0] == "rename":
-            world.files.inodes[operation[2]] = world.files.inodes.pop(operation[1])
-        else:
-            del world.files.inodes[operation[1]]
+    replay(world.files, names[:count])
     assert after_restart(world) == (NEW if count == 0 else OLD)
 
 
