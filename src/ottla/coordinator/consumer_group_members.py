@@ -57,8 +57,10 @@ def check_heartbeat(request: Any, api_version: int, assignors: tuple[str, ...]) 
         raise ProtocolError(INVALID_REQUEST, "InstanceId can't be null.")
     elif epoch < LEAVING_STATIC:
         raise ProtocolError(INVALID_REQUEST, "MemberEpoch is invalid.")
+    if request.server_assignor is None:
+        return
     known = known_assignors(assignors)
-    if request.server_assignor is not None and request.server_assignor not in known:
+    if request.server_assignor not in known:
         raise ProtocolError(
             UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. "
@@ -99,6 +101,8 @@ def check_room(group: ConsumerGroup, member_id: str, size_max: int) -> None:
 
 def check_memory(draft: Draft, metadata: MemberMetadata, context: GroupContext) -> None:
     """Kafka knows no such bound; see `member_memory`."""
+    if metadata == draft.old_metadata:
+        return
     size = size_of(metadata)
     if draft.member is not None and size <= size_of(draft.old_metadata):
         return

@@ -50,11 +50,6 @@ BOTH_WAYS, UPGRADE, DOWNGRADE = "bidirectional", "upgrade", "downgrade"
 # -- classic to consumer ------------------------------------------------------------------------
 
 
-def classic_tombstone(group_id: str) -> Record:
-    """Always written: a group that has no record yet has members that wait, or none."""
-    return Record(offsets_records.group_key(group_id), None)
-
-
 def upgrade(
     group: ClassicGroup, config: GroupConfig, image: ClusterView, hashes: TopicHashes
 ) -> list[Record]:
@@ -81,7 +76,7 @@ def upgrade(
     log.info("group %s: from classic to consumer with %d members", group_id, len(members))
     epoch = GroupEpoch(group.generation, hashes.of_all(names, image))
     return [
-        classic_tombstone(group_id),
+        *group.tombstones(),
         *members,
         formats.group_record(group_id, epoch),
         *targets,

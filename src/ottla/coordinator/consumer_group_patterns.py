@@ -71,9 +71,8 @@ class PatternRefresh:
         return not is_complete or group.has_new_topics or not 0 <= age_ms <= interval_ms
 
     def _begin(self, group: ConsumerGroup, counts: dict[str, int]) -> None:
-        names = list(self._context.image.topics)
-        group.has_new_topics = False
         now_ms = self._context.clock.wall_ms()
+        names = self._context.image.topics
         self._running[group.group_id] = Resolution(counts, names, now_ms)
         self._go_on_later(group.group_id)
 
@@ -95,6 +94,7 @@ class PatternRefresh:
 
     def _finish(self, group: ConsumerGroup, resolution: Resolution) -> Outcome[None]:
         group_id = group.group_id
+        group.has_new_topics = bool(self._context.image.topics.keys() - resolution.names)
         names = set(group.topic_counts)
         is_other = False
         records: list[Record] = []

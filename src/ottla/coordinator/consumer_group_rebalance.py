@@ -57,9 +57,6 @@ class ConsumerRebalance:
         has_new_names = metadata.topics != draft.old_metadata.topics
         change = self._patterns.look_at(draft)
         is_other = has_new_names or change == CHANGED_AND_KNOWN
-        if metadata.classic is not None:
-            # It has no pattern; what it had before it became a classic member is gone.
-            is_other |= change != SAME
         group = draft.group
         if is_other or group.needs_refresh or group.epoch < group.refreshed_epoch:
             self._refresh(draft, is_other)

@@ -30,7 +30,7 @@ from ottla.coordinator.consumer_group_members import (
     new_member_id,
     unknown_member,
 )
-from ottla.coordinator.consumer_group_migration import classic_tombstone, scratch_group, upgrade
+from ottla.coordinator.consumer_group_migration import scratch_group, upgrade
 from ottla.coordinator.consumer_group_patterns import PatternRefresh
 from ottla.coordinator.consumer_group_rebalance import ConsumerRebalance, preferred_assignor
 from ottla.coordinator.consumer_group_reconciliation import Owned
@@ -144,7 +144,7 @@ class ConsumerGroups:
             raise ProtocolError(GROUP_ID_NOT_FOUND, message)
         if isinstance(group, ClassicGroup):
             if group.state == EMPTY:
-                records.append(classic_tombstone(group_id))
+                records += group.tombstones()
             else:
                 records += upgrade(group, self._context.config, self._context.image, self._hashes)
         return scratch_group(group_id, records)

@@ -24,11 +24,19 @@ from ottla.records.batch_header import (
     TRANSACTIONAL_MASK,
 )
 from ottla.records.batch_view import records_of
+from ottla.records.varints import read_varint
 
 NO_PRODUCER_ID = -1
 
 # Base offset, length, attributes, last offset delta, producer id, record count.
 _OUTLINE = Struct(">qi9xhi16xq6xi")
+
+# Base offset, length, attributes, record count; then of the first record: its length in two bytes,
+# the timestamp and offset deltas and the length of its key in one byte each.
+_ONE_RECORD = Struct(">qi9xh34xiBBxBBB")
+_KEY_POSITION = 67
+_PLAIN = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
+
 _MARKER = Struct(">hh")
 _COMMIT_MARKER = 1
 _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
@@ -49,41 +57,81 @@ class ShardLoad:
     def read(self, data: bytes) -> None:
         """Whole batches, the next ones of the log. What is before `next_offset` is left out."""
         position, end = 0, len(data)
-        latest = self._latest
-        unpack = _OUTLINE.unpack_from
-        plain = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
+        last: dict[bytes, int] = {}
         while position + HEADER_SIZE <= end:
-            base_offset, length, attributes, last_delta, producer_id, count = unpack(data, position)
-            batch_end = position + LENGTH_END + length
-            if batch_end > end or length < HEADER_SIZE - LENGTH_END:
-                raise ProtocolError(CORRUPT_MESSAGE, "a batch runs over the end of what was read")
-            if base_offset + last_delta >= self.next_offset:
-                self.records_read += count
-                if not attributes & plain and count == 1:
-                    # Nine of ten batches are one commit: no call, no object but key and value.
-                    at = position + HEADER_SIZE + 1
-                    if data[at - 1] > 127:
-                        at += 1
-                    key_size = data[at + 3]
-                    if data[at + 1] | data[at + 2] or key_size & 129 or data[at - 1] > 127:
-                        self._read_batch(data[position:batch_end], attributes, producer_id)
-                    else:
-                        at += 4
-                        key_end = at + (key_size >> 1)
-                        size = data[key_end]
-                        start = key_end + 1
-                        if size > 127:
-                            size = size & 127 | data[start] << 7
-                            start += 1
-                        value_end = start + (size >> 1)
-                        if value_end + 1 == batch_end and not data[value_end] and not size & 1:
-                            latest[data[at:key_end]] = (base_offset, data[start:value_end])
-                        else:
-                            self._read_batch(data[position:batch_end], attributes, producer_id)
-                else:
-                    self._read_batch(data[position:batch_end], attributes, producer_id)
-                self.next_offset = base_offset + last_delta + 1
-            position = batch_end
+            # The first batch may begin before what is asked for, so it is looked at in full.
+            position = self._read_one(data, position)
+            position = self._skim(data, position, last)
+        for key, start in last.items():
+            self._keep(data, key, start)
+
+    def _skim(self, data: bytes, position: int, last: dict[bytes, int]) -> int:
+        """Goes over batches of one plain record, as single commits are, up to another kind.
+
+        Of each key only the place of its last batch is noted: of a thousand commits for one key
+        there is no need to look at the values of all but one.
+        """
+        unpack, end = _ONE_RECORD.unpack_from, len(data)
+        before, count_read = position, 0
+        while position + _KEY_POSITION < end:
+            _, length, attributes, count, low, high, time, delta, key = unpack(data, position)
+            if count != 1 or attributes & _PLAIN or low < 128 or high > 127:
+                break
+            if time or delta or key & 129 or position + LENGTH_END + length > end:
+                break
+            start = position + _KEY_POSITION
+            last[data[start : start + (key >> 1)]] = before = position
+            count_read += 1
+            position += LENGTH_END + length
+        if count_read:
+            self.records_read += count_read
+            self.next_offset = unpack(data, before)[0] + 1
+        return position
+
+    def _keep(self, data: bytes, key: bytes, start: int) -> None:
+        """What `_skim` has noted of a key, unless something later in the log says otherwise."""
+        offset = _ONE_RECORD.unpack_from(data, start)[0]
+        present = self._latest.get(key)
+        if present is None or present[0] < offset:
+            size, position = read_varint(data, start + _KEY_POSITION + len(key))
+            value = None if size < 0 else data[position : position + size]
+            self._latest[key] = (offset, value)
+
+    def _read_one(self, data: bytes, position: int) -> int:
+        base_offset, length, attributes, last_delta, producer_id, count = _OUTLINE.unpack_from(
+            data, position
+        )
+        end: int = position + LENGTH_END + length
+        if end > len(data) or length < HEADER_SIZE - LENGTH_END:
+            raise ProtocolError(CORRUPT_MESSAGE, "a batch runs over the end of what was read")
+        if base_offset + last_delta >= self.next_offset:
+            self.records_read += count
+            is_plain = not attributes & _PLAIN and base_offset >= self.next_offset
+            if not is_plain or not self._read_plain(data, position + HEADER_SIZE, end, base_offset):
+                self._read_batch(data[position:end], attributes, producer_id)
+            self.next_offset = base_offset + last_delta + 1
+        return end
+
+    def _read_plain(self, data: bytes, position: int, end: int, base_offset: int) -> bool:
+        """Reads records as coordinators write them, of one timestamp and no headers.
+
+        False if there is anything else about them: then the batch has to be read in full.
+        """
+        found: dict[bytes, Held] = {}
+        while position < end:
+            size, body = read_varint(data, position)
+            delta, at = read_varint(data, body + 2)
+            key_size, at = read_varint(data, at)
+            key_end = at + key_size
+            value_size, value = read_varint(data, key_end)
+            position = body + size
+            value_end = value + value_size if value_size >= 0 else value
+            if data[body + 1] or key_size < 0 or value_end + 1 != position or data[value_end]:
+                return False
+            kept = data[value:value_end] if value_size >= 0 else None
+            found[data[at:key_end]] = (base_offset + delta, kept)
+        self._latest.update(found)
+        return True
 
     def _read_batch(self, batch: bytes, attributes: int, producer_id: int) -> None:
         if attributes & CONTROL_MASK:

@@ -6,7 +6,7 @@ The library is loaded by the first expression: most brokers never see one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -51,11 +51,12 @@ def compiled(pattern: str) -> Any:
 class Resolution:
     """The search for the topics that some expressions match, a part of it at a time."""
 
-    __slots__ = ("_found", "_left", "started_ms")
+    __slots__ = ("_found", "_left", "names", "started_ms")
 
-    def __init__(self, patterns: Iterable[str], names: Sequence[str], started_ms: int) -> None:
+    def __init__(self, patterns: Iterable[str], names: Iterable[str], started_ms: int) -> None:
         self.started_ms = started_ms
-        self._left = list(names)
+        self.names = frozenset(names)
+        self._left = list(self.names)
         self._found: dict[str, list[str]] = {pattern: [] for pattern in patterns}
 
     def go_on(self, clock: Clock) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.consumer_group_draft import Draft
 from ottla.coordinator.consumer_records import UNRELEASED, UNREVOKED
 from ottla.coordinator.group_config import GroupConfig
 from ottla.coordinator.member_memory import MEMORY_BYTES_MAX
@@ -19,6 +20,7 @@ from ottla.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_MEMBER_EPOCH,
     NOT_ENOUGH_REPLICAS,
+    STALE_MEMBER_EPOCH,
     UNKNOWN_MEMBER_ID,
 )
 from sim.groups.hosted_shard import a_cluster
@@ -178,6 +180,14 @@ def test_the_session_of_the_group_itself_wins(world: World) -> None:
     world.time.advance(99)
     assert world.state() == "Stable"
     world.time.advance(1)
+    assert world.state() == "Empty"
+
+
+def test_a_session_that_is_shorter_now(world: World) -> None:
+    world.join("a", "t")
+    world.configure(consumer_session_timeout_ms="100")
+    world.beat("a", 2)
+    world.time.advance(100)
     assert world.state() == "Empty"
 
 
@@ -359,6 +369,8 @@ def test_a_broker_in_another_rack_makes_an_epoch(world: World) -> None:
 
     world.change_image(replace(world.hosted.image, brokers={1: Broker("r1")}))
     world.join("a", "t")
+    world.beat("a", 2)
+    assert not world.group().needs_refresh
     world.change_image(replace(world.hosted.image, brokers={1: Broker("r2")}))
     world.beat("a", 2)
     assert world.group().epoch == 3
@@ -373,6 +385,30 @@ def test_what_is_no_longer_subscribed_to_goes_at_once(world: World) -> None:
     assert (answer["member_epoch"], world.told(answer)) == (2, {"u": [0, 1]})
     answer = world.beat("a", 2, owns={"u": [0, 1]})
     assert answer["member_epoch"] == 3
+
+
+def test_what_it_gives_up_already_stays_on_the_list(world: World) -> None:
+    """It has two partitions of t to give up, and now the rest of t as well."""
+    world.join("a", "t", "u")
+    world.join("b", "t")
+    assert world.told(world.beat("a", 2)) == {"t": [0], "u": [0, 1]}
+    answer = world.beat("a", 2, subscribed_topic_names=["u"])
+    assert world.told(answer) == {"u": [0, 1]}
+    world.beat("a", 2, owns={"t": [1], "u": [0, 1]})
+    answer = world.beat("b", 3)
+    assert (answer["member_epoch"], world.told(answer)) == (4, None)
+    world.beat("a", 2, owns={"u": [0, 1]})
+    assert world.told(world.beat("b", 4)) == {"t": [0, 1, 2, 3]}
+
+
+def test_a_topic_that_nobody_reads_any_more_counts_no_longer(world: World) -> None:
+    """Else a look at the topics after a restart would find a difference that is none."""
+    world.join("a", "t", "u")
+    world.beat("a", 2, subscribed_topic_names=["u"])
+    world.beat("a", 2, owns={"u": [0, 1]})
+    world.hosted.restart()
+    world.beat("a", 3)
+    assert world.group().epoch == 3
 
 
 def test_also_while_the_next_assignment_has_to_wait() -> None:
@@ -398,6 +434,15 @@ def test_most_votes_choose_the_assignor(world: World) -> None:
     assert world.hosted.shard.describe_consumer_groups([GROUP])[0]["assignor_name"] == "uniform"
     world.join("c", "t", "u", server_assignor="range")
     assert world.hosted.shard.describe_consumer_groups([GROUP])[0]["assignor_name"] == "range"
+
+
+def test_who_changes_its_mind_has_one_vote(world: World) -> None:
+    world.join("a", "t", server_assignor="uniform")
+    world.join("b", "t", "u")
+    world.beat("a", 2, server_assignor="range", subscribed_topic_names=["t", "u"])
+    topics = world.hosted.image.topics
+    halves = {topics["t"].topic_id: {0, 1}, topics["u"].topic_id: {0}}
+    assert world.group().targets["a"] == halves, "as range does it"
 
 
 def test_a_client_that_moves_is_noted_without_an_assignment(world: World) -> None:
@@ -454,6 +499,31 @@ def test_commits_of_a_member_that_came_back_start_at_zero(world: World) -> None:
     world.join("b", "t", instance_id="i")
     topic_id = world.hosted.image.topics["t"].topic_id
     assert world.group().members["b"].current.assigned == {topic_id: dict.fromkeys(range(4), 0)}
+
+
+def test_its_partitions_are_free_for_who_takes_its_place(world: World) -> None:
+    world.join("a", "t", instance_id="i")
+    group = world.group()
+    draft = Draft(group, "b", None, [])
+    topic_id = world.hosted.image.topics["t"].topic_id
+    assert not draft.is_free(topic_id, 0)
+    draft.take_place_of(group.members["a"])
+    assert draft.is_free(topic_id, 0)
+
+
+# -- commits --------------------------------------------------------------------------------------
+
+
+def test_what_is_being_given_up_may_be_committed_in_an_older_epoch(world: World) -> None:
+    """The answer with the new epoch may be on its way while the client commits."""
+    four_members(world)
+    topic_id = world.hosted.image.topics["t"].topic_id
+    group = world.group()
+    assert group.check_commit("a", None, 3, 9, transactional=False) == STALE_MEMBER_EPOCH
+    assert group.check_older_commit("a", 3, [(topic_id, 0), (topic_id, 1)]) == 0
+    assert group.check_older_commit("a", 1, [(topic_id, 1)]) == STALE_MEMBER_EPOCH
+    assert group.check_older_commit("a", 3, [(topic_id, 2)]) == STALE_MEMBER_EPOCH
+    assert group.check_older_commit("nobody", 3, [(topic_id, 0)]) == UNKNOWN_MEMBER_ID
 
 
 # -- bounds ---------------------------------------------------------------------------------------

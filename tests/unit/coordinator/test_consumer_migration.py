@@ -103,7 +103,7 @@ def test_who_waits_is_told_to_join_again(world: World) -> None:
 
 
 def test_a_group_that_never_had_a_generation(world: World) -> None:
-    world.ask_classic(
+    waiting = world.ask_classic(
         JOIN_GROUP,
         3,
         session_timeout_ms=10_000,
@@ -116,6 +116,7 @@ def test_a_group_that_never_had_a_generation(world: World) -> None:
     # Both share it at once: nobody has anything yet.
     assert world.told(answer) is not None
     assert len(world.group().members) == 2
+    assert waiting.result()["error_code"] == REBALANCE_IN_PROGRESS
 
 
 def test_a_member_that_never_joins_again_is_out(world: World) -> None:
@@ -128,6 +129,18 @@ def test_a_member_that_never_joins_again_is_out(world: World) -> None:
         world.beat("b", 2)
     world.time.advance(4)  # its rebalance time-out was 20 seconds, from the first time
     assert list(world.group().members) == ["b"]
+
+
+def test_a_member_that_joins_in_time_may_take_longer_to_give_up(world: World) -> None:
+    """It has no rebalance time-out of the other kind: joining and syncing is what counts."""
+    member = classic_group(world)
+    world.join("b", "t")
+    for _ in range(6):
+        world.classic_join(member, "t", owned={"t": [0, 1, 2, 3]})
+        assert held(world, member, 1) == {"t": (0, 1)}
+        world.beat("b", 2)
+        world.time.advance(5000)
+    assert member in world.group().members
 
 
 def test_a_member_that_joins_and_never_syncs_is_out(world: World) -> None:
@@ -186,9 +199,43 @@ def test_a_classic_member_that_changes_its_topics(world: World) -> None:
 def test_a_member_changes_its_own_kind(world: World) -> None:
     """By its id: an application that was restarted with another setting and kept it."""
     member = mixed_group(world)
+    world.join("c", "t")
+    assert world.classic_beat(member, 2) == REBALANCE_IN_PROGRESS
     answer = world.beat(member, 0, **FULL)
     assert answer["error_code"] == NONE
     assert world.group().classic_count == 0
+    for _ in range(3):
+        epoch = world.group().members[member].current.member_epoch
+        assert world.beat(member, epoch)["error_code"] == NONE
+        world.time.advance(8000)
+    assert member in world.group().members, "nobody waits for it to join in the old way any more"
+
+
+def test_a_static_member_changes_its_kind_both_ways(world: World) -> None:
+    """By its instance: a rolling restart with another setting."""
+    world.join("b", "t")
+    world.join("a", subscribed_topic_regex="u.*", instance_id="i")
+    world.time.advance(0)
+    world.beat("a", world.group().members["a"].current.member_epoch)
+    member: str = world.classic_join("", "u", group_instance_id="i", version=5)["member_id"]
+    group = world.group()
+    assert (set(group.members), group.patterns) == ({"b", member}, {})
+    assert group.members[member].metadata.pattern == ""
+    answer = world.join("c", "u", instance_id="i")
+    assert set(group.members) == {"b", "c"}
+    assert world.told(answer) == {"u": [0, 1]}
+
+
+def test_a_classic_member_has_to_give_up_before_there_is_a_new_target() -> None:
+    world = World(config=replace(CONFIG, group_consumer_assignment_interval_ms=30_000))
+    world.join("b", "t")
+    world.time.advance(30_000)
+    member = world.classic_join("", "t", "u")["member_id"]
+    assert held(world, member, 3) == {"u": (0, 1)}
+    world.beat("b", 2, owns={"t": [0, 1, 2]})
+    world.classic_join(member, "t", owned={"u": [0, 1]})
+    assert world.classic_beat(member, 3) == REBALANCE_IN_PROGRESS
+    world.check_replay()
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])

@@ -96,19 +96,67 @@ def test_topics_that_go_are_given_up_without_a_resolution(world: World) -> None:
     world.beat("a", 1)
     world.set_topics(apple=1, banana=2)
     assert world.told(world.beat("a", 2, owns={"apple": [0]})) == {"apple": [0]}
+    for _ in range(20):
+        world.time.advance(30_000)
+        world.beat("a", 3)
+        world.time.advance(0)
     assert world.group().patterns["ap.*"].topics == {"apple", "apricot"}
-    world.time.advance(600_001)
-    world.join("a", subscribed_topic_regex="ap.*")
+    world.time.advance(1)
+    world.beat("a", 3)
     world.time.advance(0)
     assert world.group().patterns["ap.*"].topics == {"apple"}, "once in a while they are looked at"
+
+
+def test_a_look_at_new_topics_that_is_lost_is_taken_again(world: World) -> None:
+    join(world, "a", "ap.*")
+    world.beat("a", 1)
+    world.set_topics(apple=1, apricot=1, banana=2, april=1)
+    world.time.advance(10_001)
+    world.beat("a", 2)
+    world.hosted.partition.fail_code = NOT_ENOUGH_REPLICAS
+    world.time.advance(0)
+    world.hosted.partition.fail_code = 0
+    world.beat("a", 2)
+    world.time.advance(0)
+    assert "april" in world.group().patterns["ap.*"].topics
+
+
+def test_topics_that_come_while_names_are_tried_are_tried_later(world: World) -> None:
+    world.join("a", subscribed_topic_regex="ap.*")
+    world.set_topics(apple=1, apricot=1, banana=2, april=1)
+    world.time.advance(0)
+    world.beat("a", 1)
+    assert "april" not in world.group().patterns["ap.*"].topics
+    world.time.advance(10_001)
+    world.beat("a", 2)
+    world.time.advance(0)
+    assert "april" in world.group().patterns["ap.*"].topics
+
+
+def test_an_expression_that_is_gone_counts_no_longer(world: World) -> None:
+    """Else a look at the topics after a restart would find a difference that is none."""
+    join(world, "a", "ap.*")
+    world.beat("a", 1)
+    world.beat("a", 2, subscribed_topic_names=["banana"], subscribed_topic_regex="")
+    world.beat("a", 2, owns={})
+    epoch = world.group().epoch
+    world.hosted.restart()
+    world.beat("a", epoch)
+    assert world.group().epoch == epoch
+    world.join("b", "banana")
+    world.join("c", subscribed_topic_regex="b.*")
+    world.time.advance(0)
+    world.leave("c")
+    assert world.group().patterns == {}
+    epoch = world.group().epoch
+    world.hosted.restart()
+    world.beat("b", epoch - 2)
+    assert world.group().epoch == epoch
 
 
 def test_nothing_new_is_no_reason_to_look(world: World) -> None:
     join(world, "a", "ap.*")
     world.beat("a", 1)
-    world.time.advance(10_001)
-    world.beat("a", 2)
-    world.time.advance(0)  # the one look that follows a join
     before = world.hosted.partition.log_end_offset
     world.time.advance(20_000)
     world.beat("a", 2)
@@ -121,7 +169,8 @@ def test_the_last_one_takes_its_expression_along(world: World) -> None:
     join(world, "b", "ap.*")
     world.leave("a")
     assert set(world.group().patterns) == {"ap.*"}
-    world.beat("b", 3, subscribed_topic_regex="")
+    world.join("c", "banana")
+    world.leave("b")
     assert world.group().patterns == {}
 
 

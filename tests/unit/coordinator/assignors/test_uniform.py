@@ -136,6 +136,13 @@ def test_a_rack_that_is_too_small_shares_with_the_others() -> None:
     assert near_count(members, topics, mixed=False) == 6
 
 
+def test_what_only_one_rack_can_take_goes_there_first() -> None:
+    everywhere, only_z = frozenset({"ra", "rz"}), frozenset({"rz"})
+    topics = {topic_id(0): TopicSpec(2, (everywhere, only_z))}
+    members = [member("a", [0], rack="ra"), member("z", [0], rack="rz")]
+    assert near_count(members, topics, mixed=False) == 2
+
+
 def test_what_is_far_is_given_up_first() -> None:
     topics = topics_of(4, racks=("r1", "r2"))
     everything = {topic_id(0): frozenset(range(4))}
