@@ -51,7 +51,13 @@ $(VENV)/test.stamp: requirements/test-lock.txt $(VENV)/setup.stamp
 	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements/test-lock.txt
 	@touch $@
 
-test-setup: $(VENV)/test.stamp kcat kafka-jars ## What the tests need beside the runtime
+# pyspark is published as a source archive only; it is unpacked without an index (its lock has its hash).
+$(VENV)/spark.stamp: requirements/spark-lock.txt $(VENV)/test.stamp
+	@echo "test-setup: Spark from requirements/spark-lock.txt (450 MB)"
+	@$(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation --prefer-binary -r requirements/spark-lock.txt
+	@touch $@
+
+test-setup: $(VENV)/spark.stamp kcat kafka-jars ## What the tests need beside the runtime
 
 kcat: ## kcat from Debian, if it is missing
 	@tools/install_kcat.sh

@@ -18,3 +18,5 @@ lock() {
 }
 lock lock.txt pyproject.toml requirements/build.in
 lock test-lock.txt --constraint requirements/lock.txt requirements/test.in
+lock spark-lock.txt --constraint requirements/lock.txt --constraint requirements/test-lock.txt \
+  requirements/spark.in

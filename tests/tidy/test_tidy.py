@@ -216,7 +216,7 @@ def test_the_version_is_told_everywhere() -> None:
 
 def test_locks_hold_versions_and_hashes_only() -> None:
     locks = list((REPOSITORY / "requirements").glob("*lock.txt"))
-    assert len(locks) == 2
+    assert len(locks) == 3
     for lock in locks:
         for line in text_of(lock).splitlines():
             pinned = re.fullmatch(r"[a-z0-9][a-z0-9._-]*==[\w.!+]+( ; [^\\]+)? \\", line)

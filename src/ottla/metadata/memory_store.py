@@ -6,7 +6,7 @@ used from one thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ottla.metadata import nodes, paths
 from ottla.metadata.store import (
@@ -15,6 +15,8 @@ from ottla.metadata.store import (
     Change,
     Check,
     Follower,
+    Gone,
+    Liveness,
     Node,
     NodeUpdate,
     Operation,
@@ -31,10 +33,35 @@ def conflicts(current: Mapping[str, int], operations: Sequence[Operation]) -> li
     """
     wrong = []
     for operation in operations:
-        expected = operation.version if isinstance(operation, Check) else operation.expected_version
+        expected = _expected(operation)
         if expected is not None and current.get(operation.path, ABSENT) != expected:
             wrong.append(operation.path)
     return wrong
+
+
+def _expected(operation: Operation) -> int | None:
+    if isinstance(operation, Gone):
+        return ABSENT
+    return operation.version if isinstance(operation, Check) else operation.expected_version
+
+
+def as_write(operation: Operation) -> Write | None:
+    """What followers are told of an operation; None for a mere check."""
+    if isinstance(operation, Gone):
+        return Write(operation.path, None, ABSENT)
+    return None if isinstance(operation, Check) else operation
+
+
+def liveness_of(present: Mapping[str, Node]) -> Liveness:
+    brokers = [
+        int(path.removeprefix(paths.BROKER_IDS))
+        for path in present
+        if path.startswith(paths.BROKER_IDS)
+    ]
+    controller = present.get(paths.CONTROLLER)
+    if controller is None:
+        return Liveness(frozenset(brokers), None)
+    return Liveness(frozenset(brokers), nodes.read_controller(paths.CONTROLLER, controller.content))
 
 
 def updated(operation: Write, node: Node | None, number: int) -> NodeUpdate:
@@ -66,8 +93,9 @@ class MemoryStore:
         number = self._last_change + 1
         updates = []
         for operation in operations:
-            if isinstance(operation, Write):
-                update = updated(operation, self._nodes.get(operation.path), number)
+            write = as_write(operation)
+            if write is not None:
+                update = updated(write, self._nodes.get(write.path), number)
                 self._keep(update)
                 updates.append(update)
         change = Change(number, tuple(updates))
@@ -99,9 +127,23 @@ class MemoryStore:
             return None
         return self.commit(candidacy(self._nodes, broker_id))
 
-    def resign(self) -> None:
-        """What the end of the controller's session would do."""
-        self.commit([Write(paths.CONTROLLER, None, None)])
+    def resign(self, broker_id: int) -> None:
+        if liveness_of(self._nodes).controller == broker_id:
+            self.commit([Write(paths.CONTROLLER, None, None)])
+
+    def watch(
+        self, on_liveness_changed: Callable[[], None], on_session_lost: Callable[[], None]
+    ) -> None:
+        """There are no sessions here: nothing ends by itself."""
+
+    def liveness(self) -> Liveness:
+        return liveness_of(self._nodes)
+
+    def refresh(self) -> None:
+        """The followers are told at once."""
+
+    def is_fenced(self) -> bool:
+        return False
 
     def close(self) -> None:
         self._followers.clear()

@@ -54,7 +54,16 @@ class Check(NamedTuple):
     version: int
 
 
-Operation = Write | Check
+class Gone(NamedTuple):
+    """The node has ended by itself, as a liveness node does with its session: tell everybody.
+
+    The commit fails if the node is there (again): who came back must not be declared dead.
+    """
+
+    path: str
+
+
+Operation = Write | Check | Gone
 
 
 class Change(NamedTuple):
@@ -81,20 +90,58 @@ class StoreRefused(OttlaError):
     """This store must not be used: another cluster's, emptied, in use, or damaged."""
 
 
+class StoreUnavailable(OttlaError):
+    """The store did not answer, or the session has ended: whether a commit took effect is unknown.
+
+    Read again and compare before acting (`refresh`, then the image).
+    """
+
+
 Follower = Callable[[Change], None]
 
 
+class Liveness(NamedTuple):
+    """Whose liveness nodes are there at this moment, and who is the controller, if anybody."""
+
+    brokers: frozenset[int]
+    controller: int | None
+
+
 class MetadataStore(Protocol):
-    """Methods may block: the caller runs them in the pool, one at a time."""
+    """Methods may block unless they say otherwise: the caller runs them in the pool, one at a time.
+
+    Any of those that block may raise StoreUnavailable.
+    """
 
     def load(self) -> Snapshot: ...
 
     def commit(self, operations: Sequence[Operation]) -> Change:
-        """All of it or VersionConflict. The followers have been told when it returns."""
+        """All of it, or VersionConflict: nothing. The followers of this store have been told of
+        it when it returns."""
         ...
 
     def follow(self, follower: Follower) -> None:
-        """Every change from now on, in order, on whatever thread: a follower only enqueues."""
+        """Every change after the last `load`, in order, on whatever thread: a follower only
+        enqueues. Begins with the first `load` after this call. Never blocks."""
+        ...
+
+    def watch(
+        self, on_liveness_changed: Callable[[], None], on_session_lost: Callable[[], None]
+    ) -> None:
+        """`on_liveness_changed`: a liveness node or the controller's node may have ended by itself;
+        no change tells of that, so ask `liveness`. `on_session_lost`: what this broker registered
+        is gone; register again, load again. On whatever thread; both only enqueue."""
+        ...
+
+    def liveness(self) -> Liveness: ...
+
+    def refresh(self) -> None:
+        """When it returns, the followers have been told of every commit before this call."""
+        ...
+
+    def is_fenced(self) -> bool:
+        """Whether this broker can no longer be sure of its session: it takes no new leadership,
+        changes no in-sync set and does no admin work. Never blocks."""
         ...
 
     def register(self, broker_id: int, content: bytes) -> Change:
@@ -107,6 +154,10 @@ class MetadataStore(Protocol):
 
     def campaign(self, broker_id: int) -> Change | None:
         """Becomes the controller, its epoch raised in the same commit; None while another is."""
+        ...
+
+    def resign(self, broker_id: int) -> None:
+        """A controller that leaves: its node goes, so that another need not wait for a session."""
         ...
 
     def close(self) -> None: ...

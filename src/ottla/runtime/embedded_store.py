@@ -15,16 +15,24 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.base.errors import StorageError
 from ottla.metadata import paths
-from ottla.metadata.memory_store import candidacy, conflicts, registration, updated
+from ottla.metadata.memory_store import (
+    as_write,
+    candidacy,
+    conflicts,
+    liveness_of,
+    registration,
+    updated,
+)
 from ottla.metadata.store import (
     CHANGES_KEPT,
     Change,
     Follower,
+    Liveness,
     Node,
     NodeUpdate,
     Operation,
@@ -101,6 +109,23 @@ class EmbeddedStore:
             present = self._read([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
             return self._commit(candidacy(present, broker_id))
 
+    def resign(self, broker_id: int) -> None:
+        """There is nobody who could take over."""
+
+    def watch(
+        self, on_liveness_changed: Callable[[], None], on_session_lost: Callable[[], None]
+    ) -> None:
+        """One process is the whole cluster: nothing ends by itself."""
+
+    def liveness(self) -> Liveness:
+        return liveness_of(self.load().nodes)
+
+    def refresh(self) -> None:
+        """The followers are told at once."""
+
+    def is_fenced(self) -> bool:
+        return False
+
     def close(self) -> None:
         with self._lock:
             self._followers.clear()
@@ -114,8 +139,9 @@ class EmbeddedStore:
         number = self._last_change + 1
         updates = []
         for operation in operations:
-            if isinstance(operation, Write):
-                update = updated(operation, present.get(operation.path), number)
+            write = as_write(operation)
+            if write is not None:
+                update = updated(write, present.get(write.path), number)
                 _remember(present, update)
                 updates.append(update)
         change = Change(number, tuple(updates))

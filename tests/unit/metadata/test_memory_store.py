@@ -22,7 +22,7 @@ def test_there_is_one_controller_until_it_resigns() -> None:
     store = MemoryStore()
     assert store.campaign(1) is not None
     assert store.campaign(2) is None
-    store.resign()
+    store.resign(1)
     assert store.campaign(2) is not None
     image = image_from_snapshot(store.load())
     assert (image.controller_id, image.controller_epoch) == (2, 2)

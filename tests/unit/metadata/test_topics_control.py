@@ -170,7 +170,7 @@ def test_who_was_faster_wins() -> None:
 def test_a_controller_that_was_replaced_writes_nothing() -> None:
     cluster = Cluster()
     late = decide(cluster.image, NewTopic("t", 1, 1))
-    cluster.store.resign()
+    cluster.store.resign(cluster.image.controller_id)
     cluster.store.campaign(2)
     with pytest.raises(VersionConflict) as conflict:
         cluster.store.commit(late.writes)
