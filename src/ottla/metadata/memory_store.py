@@ -145,6 +145,9 @@ class MemoryStore:
     def is_fenced(self) -> bool:
         return False
 
+    def prune_changes(self) -> None:
+        """Each commit drops what is too old."""
+
     def close(self) -> None:
         self._followers.clear()
 

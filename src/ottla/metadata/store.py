@@ -67,7 +67,11 @@ Operation = Write | Check | Gone
 
 
 class Change(NamedTuple):
-    """What one commit did. Numbers grow; they need not be dense."""
+    """What one commit did. Numbers grow; they need not be dense.
+
+    A change that followers hear may stand for several commits: then it has what they did together
+    and the number of the last one. Whoever waits for its own commit waits for that number or more.
+    """
 
     number: int
     updates: tuple[NodeUpdate, ...]
@@ -97,6 +101,10 @@ class StoreUnavailable(OttlaError):
     """
 
 
+class ChangeTooLarge(OttlaError):
+    """Nothing was written: the store does not take so much in one commit. Split the decision."""
+
+
 Follower = Callable[[Change], None]
 
 
@@ -121,8 +129,12 @@ class MetadataStore(Protocol):
         ...
 
     def follow(self, follower: Follower) -> None:
-        """Every change after the last `load`, in order, on whatever thread: a follower only
-        enqueues. Begins with the first `load` after this call. Never blocks."""
+        """Every change after the last `load`, in order, each once, on whatever thread: a follower
+        only enqueues. Begins with the first `load` after this call. Never blocks.
+
+        It goes on through lost connections and sessions. Nobody has to load again because of
+        changes that were missed: those come as one change that makes up for them. What was
+        enqueued before a `load` and is not newer than its `last_change` is to be skipped."""
         ...
 
     def watch(
@@ -158,6 +170,11 @@ class MetadataStore(Protocol):
 
     def resign(self, broker_id: int) -> None:
         """A controller that leaves: its node goes, so that another need not wait for a session."""
+        ...
+
+    def prune_changes(self) -> None:
+        """Drops old changes beyond CHANGES_KEPT; a duty of the controller. Cheap when there is
+        nothing to do."""
         ...
 
     def close(self) -> None: ...

@@ -126,6 +126,9 @@ class EmbeddedStore:
     def is_fenced(self) -> bool:
         return False
 
+    def prune_changes(self) -> None:
+        """Commits drop what is too old, a hundred at a time."""
+
     def close(self) -> None:
         with self._lock:
             self._followers.clear()
