@@ -14,7 +14,14 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
-from ottla.handlers.produce_admission import Codes, admit, is_in_transaction
+from ottla.handlers.produce_admission import (
+    NO_TICKET,
+    Codes,
+    admit,
+    is_answer_good,
+    is_in_transaction,
+    ticket_for,
+)
 from ottla.handlers.produce_route import FIRST_VERSION_WITH_ZSTD, learn, store_at_once
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
 from ottla.log.log_config import LONG_MAX
@@ -54,7 +61,8 @@ VERSIONS = (3, 13)
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
-Waiting = tuple[list[Produced], int, Partition, Validated]
+Waiting = tuple[list[Produced], int, Partition, Validated, int]
+"""Its row and place in the answer, where it goes, what it is, and a ticket of admission."""
 
 
 def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None] | None:
@@ -216,14 +224,18 @@ class _Work:
     ) -> None:
         header = validated.header
         if header[ATTRIBUTES] & TRANSACTIONAL_MASK and not is_in_transaction(partition, header):
-            self._not_admitted.append((row, place, partition, validated))
+            self._not_admitted.append((row, place, partition, validated, NO_TICKET))
         else:
             self._append(row, place, partition, validated)
 
     def _admit(self) -> None:
         waiting, self._not_admitted = self._not_admitted, []
-        places = [(partition.topic, partition.partition) for _, _, partition, _ in waiting]
+        places = [(partition.topic, partition.partition) for _, _, partition, _, _ in waiting]
         header = waiting[0][3].header
+        waiting = [
+            (row, place, partition, validated, ticket_for(partition, validated.header))
+            for row, place, partition, validated, _ in waiting
+        ]
         asked = admit(self.context, self.request.transactional_id, header, places)
         if asked.done:
             self._on_admitted(waiting, asked)
@@ -232,8 +244,8 @@ class _Work:
             self.answer = OrderedDeferred()
         self.pending += 1
         kept = [
-            (row, place, partition, Validated(validated.header, bytes(validated.batch)))
-            for row, place, partition, validated in waiting
+            (row, place, partition, Validated(validated.header, bytes(validated.batch)), ticket)
+            for row, place, partition, validated, ticket in waiting
         ]
 
         def admitted(outcome: Deferred[Codes]) -> None:
@@ -245,16 +257,21 @@ class _Work:
     def _on_admitted(self, waiting: list[Waiting], outcome: Deferred[Codes]) -> None:
         codes = outcome.result()
         first = waiting[0][3].header
-        for row, place, partition, validated in waiting:
+        for row, place, partition, validated, ticket in waiting:
+            header = validated.header
             code = codes[partition.topic, partition.partition]
-            if validated.header[PRODUCER_ID] != first[PRODUCER_ID]:
+            if header[PRODUCER_ID] != first[PRODUCER_ID]:
                 code = INVALID_PRODUCER_ID_MAPPING
-            elif validated.header[PRODUCER_EPOCH] != first[PRODUCER_EPOCH]:
+            elif header[PRODUCER_EPOCH] != first[PRODUCER_EPOCH]:
                 code = INVALID_PRODUCER_EPOCH
-            if code == NONE:
+            if not is_answer_good(partition, header, ticket, code):
+                self._not_admitted.append((row, place, partition, validated, NO_TICKET))
+            elif code == NONE:
                 self._append(row, place, partition, validated)
             else:
                 row[place] = _failed(partition.partition, code)
+        if self._not_admitted:
+            self._admit()
 
     def _append(
         self, row: list[Produced], place: int, partition: Partition, validated: Validated

@@ -1,9 +1,9 @@
 """Whether a transactional batch may be appended: its partition has to be in the open transaction.
 
-A partition that has written for the transaction already is in it and nobody is asked. Otherwise the
-coordinator is: up to Produce v11 the client has added the partition before and it is only verified;
-from v12 on (KIP-890) it is added now. So no batch of a transaction that is over, or that never
-was, can get into the log, where nobody would ever end it.
+The coordinator is asked once for each transaction and partition, and its yes is remembered until
+the marker (`log.admissions`). Up to Produce v11 the client has added the partition before and it is
+only verified; from v12 on (KIP-890) it is added now. So no batch of a transaction that is over, or
+that never was, can get into the log, where nobody would ever end it.
 """
 
 from __future__ import annotations
@@ -43,20 +43,38 @@ PASSING = {
     PRODUCER_FENCED: INVALID_PRODUCER_EPOCH,
 }
 
+NO_TICKET = 0
+
 Codes = dict[TopicPartition, int]
 
 
 def is_in_transaction(partition: Partition, header: Header) -> bool:
-    """Whether this producer has its transaction open here, in this epoch."""
+    """Whether its coordinator has said that this producer's open transaction is here."""
     held = partition.log
-    if held is None or not held.producers.open_transactions:
-        return False
-    entry = held.producers.entries.get(header[PRODUCER_ID])
-    return (
-        entry is not None
-        and entry.epoch == header[PRODUCER_EPOCH]
-        and entry.transaction_first_offset >= 0
+    return held is not None and held.producers.admissions.has(
+        partition.leader_epoch, header[PRODUCER_ID], header[PRODUCER_EPOCH]
     )
+
+
+def ticket_for(partition: Partition, header: Header) -> int:
+    """What has to be shown again when the coordinator has said yes."""
+    held = partition.log
+    if held is None:
+        return NO_TICKET
+    return held.producers.admissions.ask(partition.leader_epoch, header[PRODUCER_ID])
+
+
+def is_answer_good(partition: Partition, header: Header, ticket: int, code: int) -> bool:
+    """Whether the coordinator's answer still counts: the transaction may have ended meanwhile."""
+    held = partition.log
+    if held is None:
+        return True  # what follows finds that out
+    admissions = held.producers.admissions
+    producer_id = header[PRODUCER_ID]
+    if code != NONE:
+        admissions.refuse(producer_id, ticket)
+        return True
+    return admissions.admit(partition.leader_epoch, producer_id, header[PRODUCER_EPOCH], ticket)
 
 
 def admit(

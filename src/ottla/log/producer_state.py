@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.base.errors import ProtocolError
+from ottla.log.admissions import Admissions
 from ottla.log.producer_snapshot import SnapshotEntry
 from ottla.protocol.error_codes import (
     INVALID_PRODUCER_EPOCH,
@@ -43,6 +44,8 @@ SEQUENCE_MAX = 2**31 - 1
 NO_TRANSACTION = -1
 ANY_SEQUENCE = -1
 """Of a producer of whom only a marker is left, the next sequence can not be known."""
+EPOCH_MAX = 32767
+"""No producer ever has this epoch: only the marker that ends its last transaction does."""
 
 Batch = tuple[int, int, int, int]
 """Last sequence, last offset, offset delta and timestamp of a batch."""
@@ -139,7 +142,14 @@ def last_sequence_of(first_sequence: int, delta: int) -> int:
 class ProducerStates:
     """All producers of a partition; DescribeProducers reads `entries`."""
 
-    __slots__ = ("_expiration_ms", "_unreplicated", "end_offset", "entries", "open_transactions")
+    __slots__ = (
+        "_expiration_ms",
+        "_unreplicated",
+        "admissions",
+        "end_offset",
+        "entries",
+        "open_transactions",
+    )
 
     def __init__(self, expiration_ms: int, end_offset: int = 0) -> None:
         self.entries: dict[int, ProducerEntry] = {}
@@ -149,6 +159,7 @@ class ProducerStates:
         """First offset to marker offset, of transactions whose marker is above the watermark."""
         self._expiration_ms = expiration_ms
         self.end_offset = end_offset
+        self.admissions = Admissions()
 
     # -- before a write -----------------------------------------------------------------------
 
@@ -248,6 +259,7 @@ class ProducerStates:
     ) -> CompletedTransaction | None:
         """A marker was written at `offset`; None if the transaction had no batch here."""
         producer_id = header[PRODUCER_ID]
+        self.admissions.revoke(producer_id)
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, header[PRODUCER_EPOCH])
@@ -303,6 +315,7 @@ class ProducerStates:
         self.entries.clear()
         self.open_transactions.clear()
         self._unreplicated.clear()
+        self.admissions.clear()
         self.end_offset = end_offset
 
     def snapshot(self) -> list[SnapshotEntry]:
