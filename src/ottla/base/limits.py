@@ -32,3 +32,6 @@ WRITE_STALL_MS_MAX = 60_000
 
 # Frames that have begun to arrive, over all connections: beyond it a peer is closed.
 REQUEST_MEMORY_BYTES_MAX = 512 * 1024 * 1024
+
+# An answer that a client takes: a fetch of fetch.max.bytes with a first batch of the largest size.
+ANSWER_BYTES_MAX = 512 * 1024 * 1024

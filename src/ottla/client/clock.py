@@ -1,0 +1,18 @@
+"""The one place of the client that looks at clocks and throws dice; shells tell the core."""
+
+from __future__ import annotations
+
+import random
+import time
+
+
+def monotonic_ms() -> float:
+    return time.monotonic() * 1000.0
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def chance() -> float:
+    return random.random()

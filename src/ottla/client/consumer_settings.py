@@ -1,0 +1,37 @@
+"""The consumer's settings: names and defaults of Kafka's ConsumerConfig of 4.x."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.client.settings import INT_MAX, ClientSettings, at_least, ineffective, one_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings(ClientSettings):
+    allow_auto_create_topics: bool = True
+    auto_commit_interval_ms: int = at_least(5_000, 0)
+    auto_offset_reset: str = "latest"
+    check_crcs: bool = True
+    default_api_timeout_ms: int = at_least(60_000, 0)
+    enable_auto_commit: bool = True
+    exclude_internal_topics: bool = True
+    fetch_max_bytes: int = at_least(52_428_800, 0)
+    fetch_max_wait_ms: int = at_least(500, 0)
+    fetch_min_bytes: int = at_least(1, 0)
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    group_protocol: str = one_of("classic", "classic", "consumer")
+    group_remote_assignor: str | None = None
+    heartbeat_interval_ms: int = at_least(3_000, 0)
+    isolation_level: str = one_of("read_uncommitted", "read_uncommitted", "read_committed")
+    key_deserializer: Callable[[Any], Any] | None = None
+    max_partition_fetch_bytes: int = at_least(1_048_576, 0)
+    max_poll_interval_ms: int = at_least(300_000, 1)
+    max_poll_records: int = at_least(500, 1, INT_MAX)
+    partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
+    session_timeout_ms: int = at_least(45_000, 0)
+    value_deserializer: Callable[[Any], Any] | None = None
+    config_providers: str = ineffective("")

@@ -1,0 +1,231 @@
+"""The core over scripted brokers: asking, retrying, giving up, and nothing left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import InvariantError
+from ottla.client.coordinators import GROUP, Coordinators
+from ottla.client.core import Core
+from ottla.client.errors import (
+    BrokerError,
+    ClientError,
+    ClosedError,
+    MalformedAnswerError,
+    NoBrokerError,
+    TimedOutError,
+    UnknownTopicError,
+    UnsupportedByBrokerError,
+)
+from ottla.client.settings import AdminSettings, read_settings
+from ottla.protocol.api_keys import API_VERSIONS, FIND_COORDINATOR, HEARTBEAT, METADATA
+from ottla.protocol.error_codes import INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+from tests.unit.client.pure_world import FIRST_PORT, Answer, World, metadata, versions
+
+BEAT = {"group_id": "g", "generation_id": 1, "member_id": "", "group_instance_id": None}
+ANY_TOPIC = {
+    "topics": [],
+    "allow_auto_topic_creation": False,
+    "include_topic_authorized_operations": False,
+}
+
+
+def world(answers: dict[int, Answer], nodes: int = 1, **settings: Any) -> World:
+    bootstrap = ",".join(f"broker:{FIRST_PORT + node}" for node in range(nodes))
+    read = read_settings(AdminSettings, {"bootstrap.servers": bootstrap}, settings)
+    return World(Core(read, lambda: 0.5), answers)
+
+
+def coordinator(node_id: int) -> dict[str, Any]:
+    return {
+        "throttle_time_ms": 0,
+        "coordinators": [
+            {
+                "key": "g",
+                "node_id": node_id,
+                "host": "broker",
+                "port": FIRST_PORT + node_id,
+                "error_code": 0,
+                "error_message": None,
+            }
+        ],
+    }
+
+
+def test_a_topic_is_found_after_the_broker_introduced_itself() -> None:
+    here = world({METADATA: lambda request, version: metadata({"t": [0, 0]})})
+    info = here.run(here.core.metadata.topic("t", 2000))
+    assert [one.leader for one in info.partitions] == [0, 0]
+    assert here.names() == ["ApiVersions", "Metadata"]
+
+
+def test_an_old_broker_is_asked_again_in_a_version_that_it_speaks() -> None:
+    ranges = {API_VERSIONS: (0, 2), METADATA: (0, 5)}
+
+    def introduce(request: Any, version: int) -> Any:
+        fields = versions(ranges)(request, version)
+        if version <= 2:
+            return fields
+        assert isinstance(fields, dict)
+        # A body of version 0, whatever was asked (KIP-511).
+        return b"\x00\x23\x00\x00\x00\x01\x00\x12\x00\x00\x00\x02"
+
+    here = world(
+        {
+            API_VERSIONS: introduce,
+            METADATA: lambda request, version: metadata({"t": [version]}, nodes=6),
+        }
+    )
+    info = here.run(here.core.metadata.topic("t", 2000))
+    assert info.partitions[0].leader == 5  # the version
+    assert here.names()[:3] == ["ApiVersions", "ApiVersions", "Metadata"]
+
+
+def test_a_topic_that_comes_late_is_waited_for() -> None:
+    asked: list[int] = []
+
+    def answer(request: Any, version: int) -> Any:
+        asked.append(1)
+        return metadata({"t": [0] if len(asked) > 3 else UNKNOWN_TOPIC_OR_PARTITION})
+
+    here = world({METADATA: answer})
+    assert len(here.run(here.core.metadata.topic("t", 60_000)).partitions) == 1
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(UNKNOWN_TOPIC_OR_PARTITION, UnknownTopicError), (INVALID_TOPIC_EXCEPTION, BrokerError)],
+)
+def test_a_topic_that_never_comes_is_told_as_what_it_is(
+    code: int, error: type[ClientError]
+) -> None:
+    here = world({METADATA: lambda request, version: metadata({"t": code})})
+    with pytest.raises(error):
+        here.run(here.core.metadata.topic("t", 5_000))
+    assert here.now_ms <= 5_000
+
+
+def test_nobody_there_ends_at_the_deadline_and_says_so() -> None:
+    here = world({}, nodes=3)
+    here.down = {FIRST_PORT, FIRST_PORT + 1, FIRST_PORT + 2}
+    with pytest.raises(TimedOutError, match="refused"):
+        here.run(here.core.metadata.topic("t", 30_000))
+    # The backoff grows to a second at most: neither a hot loop nor a sleep.
+    assert 20 < here.core.nodes.connections_opened < 100
+
+
+def test_the_second_bootstrap_address_is_tried() -> None:
+    here = world({METADATA: lambda request, version: metadata({"t": [0]})}, nodes=2)
+    here.down = {FIRST_PORT}
+    assert here.run(here.core.metadata.topic("t", 30_000)).name == "t"
+
+
+def test_a_broker_that_hangs_costs_its_connection_after_the_request_time_out() -> None:
+    here = world({HEARTBEAT: lambda request, version: None}, request_timeout_ms=5_000)
+    pending = here.core.request(-1, HEARTBEAT, BEAT)
+    here.advance(4_999)
+    assert not pending.done
+    here.advance(2)
+    assert isinstance(pending.error(), TimedOutError)
+    assert here.core.nodes.connections == {}
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\0", b"\xff" * 40])
+def test_nonsense_ends_the_connection_and_nothing_else(garbage: bytes) -> None:
+    here = world({METADATA: lambda request, version: garbage})
+    with pytest.raises(MalformedAnswerError):
+        here.run(_ask(here.core, METADATA, ANY_TOPIC))
+
+
+async def _ask(core: Core, api_key: int, fields: Any) -> Any:
+    return await core.request(core.least_loaded(), api_key, fields)
+
+
+def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
+    here = world({METADATA: lambda request, version: metadata({"t": [0]})})
+    here.run(here.core.metadata.topic("t", 2000))
+    connection = here.core.nodes.connections[-1, ""]
+    here.answer_later(connection, b"\0\0\0\1\0")
+    here.settle()
+    assert here.core.nodes.connections == {}
+
+
+def test_what_no_version_can_say_is_refused_alone() -> None:
+    here = world({API_VERSIONS: versions({API_VERSIONS: (0, 4), METADATA: (0, 13)})})
+    with pytest.raises(UnsupportedByBrokerError, match="Heartbeat"):
+        here.run(_ask(here.core, HEARTBEAT, {}))
+    assert len(here.core.nodes.connections) == 1
+
+
+def test_a_cut_connection_fails_what_waits_and_is_tried_again_by_retry() -> None:
+    answers: list[Any] = [ConnectionError("cut"), ConnectionError("cut"), coordinator(0)]
+    here = world({FIND_COORDINATOR: lambda request, version: answers.pop(0)})
+    coordinators = Coordinators(here.core)
+    found = here.core.retry(lambda: coordinators.find(GROUP, "g"), 20_000, "coordinator of g")
+    assert here.run(found) == 0
+    assert answers == []
+    # Known now, and forgotten when somebody says so.
+    assert here.run(coordinators.find(GROUP, "g")) == 0
+    coordinators.forget(GROUP, "g")
+    answers.append(coordinator(1))
+    assert here.run(coordinators.find(GROUP, "g")) == 1
+
+
+def test_retry_gives_up_at_its_deadline_with_the_last_reason() -> None:
+    here = world({FIND_COORDINATOR: lambda request, version: ConnectionError("always")})
+    coordinators = Coordinators(here.core)
+    with pytest.raises(TimedOutError, match="always"):
+        here.run(here.core.retry(lambda: coordinators.find(GROUP, "g"), 5_000, "it"))
+    assert here.now_ms <= 5_000
+
+
+def test_idle_connections_are_closed() -> None:
+    here = world(
+        {METADATA: lambda request, version: metadata({"t": [0]})}, connections_max_idle_ms=10_000
+    )
+    here.run(here.core.metadata.topic("t", 2000))
+    assert len(here.core.nodes.connections) == 1
+    here.advance(400_000)  # an update by age opens one again, which then idles too
+    assert here.names().count("Metadata") == 2
+    here.advance(11_000)
+    assert here.core.nodes.connections == {}
+
+
+def test_metadata_is_asked_anew_when_it_has_aged() -> None:
+    here = world(
+        {METADATA: lambda request, version: metadata({"t": [0]})}, metadata_max_age_ms=1_000
+    )
+    here.run(here.core.metadata.topic("t", 2000))
+    here.advance(5_500)
+    assert here.names().count("Metadata") == 6
+
+
+def test_close_ends_flows_and_fails_what_waits() -> None:
+    here = world({HEARTBEAT: lambda request, version: None})
+    flow = here.core.spawn(_ask(here.core, HEARTBEAT, BEAT))
+    flow.when_done(lambda _: None)
+    asked = here.core.request(-1, HEARTBEAT, BEAT)
+    here.settle()
+    here.core.close()
+    assert flow.done
+    assert isinstance(asked.error(), ClosedError)
+    assert here.core.nodes.connections == {}
+    assert here.core.scheduler.flows == set()
+    refused = here.core.request(-1, HEARTBEAT, {})
+    assert isinstance(refused.error(), ClosedError)
+
+
+def test_what_cannot_be_encoded_fails_alone() -> None:
+    here = world({})
+    wrong = here.core.request(-1, HEARTBEAT, {"group_id": 7})
+    here.settle()
+    assert isinstance(wrong.error(), InvariantError)
+    assert len(here.core.nodes.connections) == 1
+
+
+def test_an_unknown_node_is_refused_at_once() -> None:
+    here = world({})
+    assert isinstance(here.core.request(7, HEARTBEAT, {}).error(), NoBrokerError)

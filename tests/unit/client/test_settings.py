@@ -1,0 +1,103 @@
+"""Settings: Kafka's names in both spellings, typed, and refusals that help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ConfigError
+from ottla.client.consumer_settings import ConsumerSettings
+from ottla.client.producer_settings import ProducerSettings
+from ottla.client.settings import AdminSettings, ClientSettings, Secret, read_settings
+
+
+def producer(**settings: Any) -> ProducerSettings:
+    return read_settings(ProducerSettings, {"bootstrap.servers": "h:1"}, settings)
+
+
+def test_both_spellings_and_texts_are_taken() -> None:
+    read = read_settings(
+        ProducerSettings,
+        {"bootstrap.servers": "a:1, PLAINTEXT://b:2,[::1]:3", "linger.ms": "7"},
+        {"batch_size": 5, "enable_idempotence": "false"},
+    )
+    assert read.bootstrap_servers == (("a", 1), ("b", 2), ("::1", 3))
+    assert (read.linger_ms, read.batch_size, read.idempotent) == (7, 5, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("linger_mss", "linger.ms"),
+        ("bootstrap.server", "bootstrap.servers"),
+        ("compresion.type", "compression.type"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(name: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean {near}"):
+        read_settings(ProducerSettings, {"bootstrap.servers": "h:1", name: 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"linger_ms": -1}, "linger.ms=-1: at least 0"),
+        ({"linger_ms": "soon"}, "a whole number"),
+        ({"linger_ms": 1.5}, "a whole number"),
+        ({"linger_ms": True}, "a whole number"),
+        ({"acks": "2"}, "one of"),
+        ({"acks": None}, "cannot be None"),
+        ({"compression_type": "brotli"}, "one of"),
+        ({"enable_idempotence": "yes"}, "true or false"),
+        ({"delivery_timeout_ms": 1000}, "at least linger.ms"),
+        ({"enable_idempotence": True, "acks": "1"}, "needs acks=all"),
+        ({"transactional_id": ""}, "must not be empty"),
+        ({"transactional_id": "t", "enable_idempotence": False}, "enable.idempotence=true"),
+        ({"transactional_id": "t", "acks": "0"}, "acks=all"),
+        ({"transactional_id": "t", "max_in_flight_requests_per_connection": 6}, "at most 5"),
+        ({"transactional_id": "t", "retries": 0}, "retries"),
+        ({"transaction_two_phase_commit_enable": True}, "transactional.id"),
+        ({"partitioner_class": "Sticky"}, "RoundRobinPartitioner"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.username"),
+        ({"bootstrap.servers": "h:2"}, "given twice"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_would_be_right(
+    settings: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        producer(**settings)
+
+
+@pytest.mark.parametrize("servers", ["h", "h:x", "h:0", "h:65536", ":1", "", []])
+def test_wrong_addresses_are_refused(servers: Any) -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
+        read_settings(AdminSettings, {"bootstrap.servers": servers}, {})
+
+
+def test_idempotence_goes_where_it_is_impossible_and_was_not_asked_for() -> None:
+    assert producer().idempotent
+    assert not producer(acks="1").idempotent
+    assert not producer(retries=0).idempotent
+    assert not producer(max_in_flight_requests_per_connection=6).idempotent
+    assert producer(acks="-1").acks_code == -1
+
+
+def test_defaults_are_those_of_kafka_4() -> None:
+    read = producer()
+    assert (read.linger_ms, read.batch_size, read.buffer_memory) == (5, 16384, 33554432)
+    assert (read.delivery_timeout_ms, read.request_timeout_ms) == (120_000, 30_000)
+    assert producer(
+        partitioner_class="org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    ).round_robin
+    consumer = read_settings(ConsumerSettings, {"bootstrap.servers": "h:1"}, {})
+    assert (consumer.session_timeout_ms, consumer.max_poll_interval_ms) == (45_000, 300_000)
+
+
+def test_secrets_are_shown_to_nobody() -> None:
+    read = producer(security_protocol="SASL_PLAINTEXT", sasl_username="u", sasl_password="hunter2")
+    assert "hunter2" not in repr(read)
+    assert isinstance(read.sasl_password, Secret)
+    assert read.sasl_password.reveal() == "hunter2"
+    assert isinstance(read, ClientSettings)
