@@ -34,6 +34,7 @@ from ottla.protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_ID,
@@ -360,24 +361,28 @@ class _CommitWait:
         self.last_offset = last_offset
         timers = work.context.services.timers
         self.timer = timers.call_later(max(work.request.timeout_ms, 0), self._timed_out)
-        partition.add_waiter(self)
+        partition.add_commit_waiter(self)
 
-    def on_progress(self, partition: Partition, new_bytes: int) -> None:
-        if partition.high_watermark > self.last_offset:
-            self._done()
+    def on_committed(self, partition: Partition) -> None:
+        if not partition.has_enough_in_sync():
+            # It was committed by a set that has become too small since: Kafka says so.
+            self._fail(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._done()
 
     def on_gone(self, partition: Partition) -> None:
-        code = partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER
-        self.row[self.place] = _failed(partition.partition, code)
+        self._fail(partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER)
         self._done()
 
     def _timed_out(self) -> None:
-        self.row[self.place] = _failed(self.partition.partition, REQUEST_TIMED_OUT)
+        self.partition.remove_commit_waiter(self)
+        self._fail(REQUEST_TIMED_OUT)
         self._done()
+
+    def _fail(self, code: int) -> None:
+        self.row[self.place] = _failed(self.partition.partition, code)
 
     def _done(self) -> None:
         self.timer.cancel()
-        self.partition.remove_waiter(self)
         self.work._one_less()
 
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from ottla.handlers.context import Context
 from ottla.handlers.local_partitions import find_leader
-from ottla.log.partition_log import PartitionLog
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
-from ottla.replication.partition import Partition
 
 API_KEY = 23
 VERSIONS = (2, 4)
@@ -39,19 +37,8 @@ def _end_of_epoch(context: Context, topic: str, asked: Any) -> Fields:
         return _answer(asked.partition, partition, -1, -1)
     if partition.log is None:
         return _answer(asked.partition, KAFKA_STORAGE_ERROR, -1, -1)
-    epoch, end_offset = _end_offset(partition, partition.log, asked.leader_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     return _answer(asked.partition, NONE, epoch, end_offset)
-
-
-def _end_offset(partition: Partition, log: PartitionLog, epoch: int) -> tuple[int, int]:
-    """The log knows epochs by their batches; the leader's own begins before its first batch."""
-    latest_written = log.leader_epochs.latest
-    if epoch <= latest_written or epoch > partition.leader_epoch:
-        return log.end_offset_for_epoch(epoch)
-    if epoch == partition.leader_epoch:
-        return epoch, log.log_end_offset
-    last_before = epoch if latest_written < 0 else latest_written
-    return last_before, partition.epoch_start_offset
 
 
 def _answer(index: int, code: int, epoch: int, end_offset: int) -> Fields:

@@ -1,17 +1,21 @@
 """One replica of one partition on this broker: its role, its log, its watermark, and who waits.
 
-Decides whether a request may be served here (leader, epoch, disk) and tells waiting fetches that
-there is more to read. It appends to its log, which reaches the disk through its own port; it knows
-no clock and no socket. A partition whose log dir has failed keeps its place with `log` None.
+Decides whether a request may be served here (leader, epoch, disk), learns from the fetches of its
+followers or from the answers of its leader, and tells who waits that there is more. It appends to
+its log, which reaches the disk through its own port; it knows no clock and no socket. A partition
+whose log dir has failed keeps its place with `log` None.
+
+A broken invariant takes this replica offline with an alarm, and nothing else (L5, R1, R2, R5, R11).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
-from ottla.base.errors import ProtocolError, check
+from ottla.base.errors import ProtocolError
 from ottla.base.ports import Buffer
 from ottla.log.log_config import LONG_MAX, LogConfig
 from ottla.log.partition_log import Appended, PartitionLog
@@ -24,45 +28,68 @@ from ottla.protocol.error_codes import (
     POLICY_VIOLATION,
     UNKNOWN_LEADER_EPOCH,
 )
-from ottla.records import compression
 from ottla.records.batch_header import Header
 from ottla.records.validation import ProduceRules
+from ottla.replication.effects import Assignment, InSyncProposal, Outcome
+from ottla.replication.in_sync_tracker import InSyncTracker
 from ottla.replication.leader_progress import LeaderProgress
+from ottla.replication.produce_rules import rules_of
 
-# What `compression.type` of a topic asks for; None keeps what the producer chose.
-CODECS = {
-    "producer": None,
-    "uncompressed": compression.NONE,
-    "gzip": compression.GZIP,
-    "snappy": compression.SNAPPY,
-    "lz4": compression.LZ4,
-    "zstd": compression.ZSTD,
-}
+NO_LEADER = -1
 
 
 class Waiter(Protocol):
-    """Something parked until this partition moves: a long poll, a produce with acks=all."""
+    """Something parked until this partition moves: a long poll, a coordinator's answer."""
 
     def on_progress(self, partition: Partition, new_bytes: int) -> None: ...
     def on_gone(self, partition: Partition) -> None: ...
 
 
+class CommitWaiter(Protocol):
+    """A produce with acks=all, parked until the watermark has passed `last_offset`."""
+
+    last_offset: int
+
+    def on_committed(self, partition: Partition) -> None: ...
+    def on_gone(self, partition: Partition) -> None: ...
+
+
+class Reader(Protocol):
+    """A follower's place at the leader: what is appended is for it at once."""
+
+    def on_news(self) -> None: ...
+
+
+def _no_alarm(partition: Partition, reason: str) -> None:
+    """Nobody listens: the partition is offline all the same."""
+
+
 class Partition:
     __slots__ = (
+        "_commits",
         "_progress",
+        "_readers",
         "_rules",
         "_rules_config",
+        "_tracker",
+        "_unannounced_bytes",
         "_waiters",
+        "broken",
         "epoch_start_offset",
         "high_watermark",
+        "in_sync",
         "is_leader",
         "leader_epoch",
         "leader_id",
         "log",
         "log_dir",
+        "on_alarm",
         "partition",
+        "partition_epoch",
+        "replicas",
         "topic",
         "topic_id",
+        "unclean_epoch",
     )
 
     def __init__(self, topic: str, partition: int, topic_id: uuid.UUID, log_dir: str) -> None:
@@ -72,72 +99,158 @@ class Partition:
         self.log_dir = log_dir
         self.log: PartitionLog | None = None
         self.is_leader = False
-        self.leader_id = -1
+        self.leader_id = NO_LEADER
         self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.in_sync: tuple[int, ...] = ()
+        self.unclean_epoch = -1
         self.high_watermark = 0
         self.epoch_start_offset = 0
+        self.broken: str | None = None
+        """Which invariant did not hold, once one did not."""
+        self.on_alarm: Callable[[Partition, str], None] = _no_alarm
         self._progress: LeaderProgress | None = None
+        self._tracker: InSyncTracker | None = None
         self._waiters: dict[Waiter, None] = {}
+        self._commits: deque[CommitWaiter] = deque()
+        self._readers: tuple[Reader, ...] = ()
+        self._unannounced_bytes = 0
         self._rules: ProduceRules | None = None
         self._rules_config: LogConfig | None = None
 
     # -- role -------------------------------------------------------------------------------
 
-    def become_leader(
-        self, *, broker_id: int, epoch: int, in_sync: Iterable[int], replica_count: int
-    ) -> None:
-        """Lead from the present log end on. The watermark keeps its local value (KIP-101)."""
-        log = self.log
-        if log is None:
+    def assume(self, broker_id: int, assigned: Assignment, now_ms: int) -> bool:
+        """Do what the newest state says. True if there is another leader or epoch: then whoever
+        copies this replica, or copies from it, has to look again."""
+        if self.broken is not None:
+            return False
+        if assigned.leader_epoch < self.leader_epoch or (
+            assigned.leader_epoch == self.leader_epoch
+            and assigned.partition_epoch < self.partition_epoch
+        ):
+            self.alarm(f"R2: told of {assigned} after epoch {self.leader_epoch}")
+            return True
+        if assigned.leader_epoch == self.leader_epoch:
+            if assigned.leader != self.leader_id:
+                self.alarm(f"R1: {assigned} has a second leader beside {self.leader_id}")
+                return True
+            self._update(assigned, now_ms)
+            return False
+        was_leader = self.is_leader
+        self._note(assigned)
+        self.leader_id = assigned.leader
+        self.leader_epoch = assigned.leader_epoch
+        self.is_leader = False
+        self._progress = self._tracker = None
+        if assigned.leader == broker_id and self.log is not None:
+            self._lead(broker_id, self.log, now_ms)
+        if not (was_leader and self.is_leader):
+            self._release_waiters()
+        self._tell_readers()
+        return True
+
+    def _note(self, assigned: Assignment) -> None:
+        self.partition_epoch = assigned.partition_epoch
+        self.replicas = assigned.replicas
+        self.in_sync = assigned.in_sync
+        self.unclean_epoch = assigned.unclean_epoch
+
+    def _update(self, assigned: Assignment, now_ms: int) -> None:
+        if assigned.partition_epoch == self.partition_epoch:
             return
-        check(epoch >= self.leader_epoch, "a leader epoch never goes back (R2)")
+        self._note(assigned)
+        progress, tracker = self._progress, self._tracker
+        if progress is None or tracker is None:
+            return
+        moved = progress.on_in_sync_stored(assigned.in_sync, assigned.replicas, now_ms)
+        tracker.on_newer_state(assigned.partition_epoch)
+        if moved:
+            self._progress_made(self._unannounced_bytes)
+
+    def _lead(self, broker_id: int, log: PartitionLog, now_ms: int) -> None:
+        """Lead from the present log end on. The watermark keeps its local value (KIP-101)."""
         self.is_leader = True
-        self.leader_id = broker_id
-        self.leader_epoch = epoch
         self.epoch_start_offset = log.log_end_offset
+        self._unannounced_bytes = 0
+        self.high_watermark = max(self.high_watermark, log.log_start_offset)
         self._progress = LeaderProgress(
             leader=broker_id,
-            epoch=epoch,
+            epoch=self.leader_epoch,
             epoch_start=log.log_end_offset,
-            high_watermark=max(self.high_watermark, log.log_start_offset),
-            in_sync=in_sync,
-            replica_count=replica_count,
+            high_watermark=self.high_watermark,
+            replicas=self.replicas,
+            in_sync=self.in_sync,
             in_sync_min=log.config.min_insync_replicas,
+            now_ms=now_ms,
+        )
+        self._tracker = InSyncTracker(
+            self.topic, self.partition, broker_id, self._progress, self.partition_epoch
         )
         if self._progress.on_appended(log.log_end_offset):
             self._progress_made(0)
-        self.high_watermark = self._progress.high_watermark
+
+    def step_down(self, epoch: int) -> None:
+        """Another replica knows of a newer epoch: whoever leads in it, this one is over. The newer
+        state is on its way and will say who does."""
+        if self.is_leader and epoch > self.leader_epoch:
+            self.is_leader = False
+            self._progress = self._tracker = None
+            self._release_waiters()
+            self._tell_readers()
 
     def go_offline(self) -> None:
         """The disk under the log has failed. Who waits gets an answer, not a time-out."""
         self.log = None
-        self._progress = None
+        self._progress = self._tracker = None
         self._release_waiters()
+        self._tell_readers()
 
     def go_away(self) -> None:
         """The topic was deleted, or the replica moved elsewhere."""
         self.is_leader = False
-        self._progress = None
+        self.leader_id = NO_LEADER
+        self._progress = self._tracker = None
         self._release_waiters()
+        self._tell_readers()
+
+    def alarm(self, reason: str) -> None:
+        """An invariant does not hold: nothing of this replica is to be trusted any more."""
+        self.broken = reason
+        self.on_alarm(self, reason)
+        self.go_offline()
 
     def on_config_changed(self) -> None:
         if self._progress is not None and self.log is not None:
             if self._progress.on_min_in_sync(self.log.config.min_insync_replicas):
-                self._progress_made(0)
+                self._progress_made(self._unannounced_bytes)
 
     def check_leader(self, current_leader_epoch: int) -> int:
         """The error code owed to a request that only the leader may answer (KIP-320)."""
+        code = self._check_epoch(current_leader_epoch)
+        if code == NONE and not self.is_leader:
+            return NOT_LEADER_OR_FOLLOWER
+        return code
+
+    def check_replica(self, current_leader_epoch: int) -> int:
+        """As `check_leader`, for what a follower may answer too (KIP-392). One that follows nobody
+        knows nothing of what is committed."""
+        code = self._check_epoch(current_leader_epoch)
+        if code == NONE and self.leader_id == NO_LEADER:
+            return NOT_LEADER_OR_FOLLOWER
+        return code
+
+    def _check_epoch(self, current_leader_epoch: int) -> int:
         if self.log is None:
             return KAFKA_STORAGE_ERROR
         if current_leader_epoch not in (-1, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 return FENCED_LEADER_EPOCH
             return UNKNOWN_LEADER_EPOCH
-        if not self.is_leader:
-            return NOT_LEADER_OR_FOLLOWER
         return NONE
 
-    # -- writes -----------------------------------------------------------------------------
+    # -- writes of a leader -----------------------------------------------------------------
 
     def takes_at_once(self, acks: int) -> bool:
         """Whether a batch would be stored and could be acknowledged without waiting."""
@@ -172,8 +285,12 @@ class Partition:
         appended = log.append(
             batch, header, self.leader_epoch, now_ms=now_ms, from_client=from_client
         )
-        if not appended.duplicate and progress.on_appended(log.log_end_offset):
-            self._progress_made(len(batch))
+        if not appended.duplicate:
+            self._unannounced_bytes += len(batch)
+            if progress.on_appended(log.log_end_offset):
+                self._progress_made(self._unannounced_bytes)
+            for reader in self._readers:
+                reader.on_news()
         return appended
 
     def delete_records_before(self, offset: int) -> int:
@@ -191,7 +308,90 @@ class Partition:
             raise ProtocolError(OFFSET_OUT_OF_RANGE, f"{target} is not within the log")
         if target > log.log_start_offset:
             log.advance_log_start(target)
+            self._tell_readers()
         return log.log_start_offset
+
+    # -- followers of a leader --------------------------------------------------------------
+
+    def on_follower_fetch(
+        self,
+        replica: int,
+        offset: int,
+        log_start: int,
+        now_ms: int,
+        *,
+        broker_epoch: int,
+        may_be_member: bool,
+    ) -> InSyncProposal | None:
+        """A replica holds everything below `offset`, which was compared with this log. Returns what
+        is to be asked of the store, if the in-sync set should change."""
+        progress, tracker = self._progress, self._tracker
+        if progress is None or tracker is None:
+            return None
+        follower = progress.followers.get(replica)
+        if follower is None:
+            return None
+        follower.log_start = log_start
+        if progress.on_follower_fetch(follower, offset, now_ms):
+            self._progress_made(self._unannounced_bytes)
+        if follower.is_member and offset >= self.high_watermark:
+            follower.broker_epoch = broker_epoch
+            return None
+        return tracker.on_fetch(follower, broker_epoch=broker_epoch, may_be_member=may_be_member)
+
+    def has_follower(self, replica: int) -> bool:
+        return self._progress is not None and replica in self._progress.followers
+
+    def check_in_sync(self, now_ms: int, lag_ms_max: int) -> InSyncProposal | None:
+        """Every half of replica.lag.time.max.ms: who lags has to leave the set."""
+        if self._tracker is None:
+            return None
+        proposal = self._tracker.on_check(now_ms, lag_ms_max)
+        self._look_again()
+        return proposal
+
+    def on_proposal_outcome(self, proposal: InSyncProposal, outcome: Outcome) -> bool:
+        """Whether to call `propose_again` after a while."""
+        return self._tracker is not None and self._tracker.on_outcome(proposal, outcome)
+
+    def propose_again(self) -> InSyncProposal | None:
+        return None if self._tracker is None else self._tracker.again()
+
+    def on_not_eligible(self, replica: int) -> None:
+        """It died or is leaving, says the newest image."""
+        if self._tracker is not None:
+            self._tracker.on_not_eligible(replica)
+            self._look_again()
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The lowest log start of the replicas that live: what is deleted everywhere."""
+        log, progress = self.log, self._progress
+        if log is None or progress is None:
+            return -1
+        starts = [
+            follower.log_start
+            for follower in progress.followers.values()
+            if is_alive(follower.replica)
+        ]
+        return min([log.log_start_offset, *starts])
+
+    def lag_max(self) -> int:
+        return 0 if self._progress is None else self._progress.lag_max()
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch at most `epoch` and where it ends; (-1, -1) if that is not known.
+
+        The log knows epochs by their batches; the leader's own begins before its first batch."""
+        log = self.log
+        if log is None:
+            return -1, -1
+        latest_written = log.leader_epochs.latest
+        if epoch <= latest_written or epoch > self.leader_epoch:
+            return log.end_offset_for_epoch(epoch)
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        last_before = epoch if latest_written < 0 else latest_written
+        return last_before, self.epoch_start_offset
 
     # -- reads ------------------------------------------------------------------------------
 
@@ -212,36 +412,64 @@ class Partition:
     def remove_waiter(self, waiter: Waiter) -> None:
         self._waiters.pop(waiter, None)
 
+    def add_commit_waiter(self, waiter: CommitWaiter) -> None:
+        """In the order of their offsets, which is the order of appends."""
+        self._commits.append(waiter)
+
+    def remove_commit_waiter(self, waiter: CommitWaiter) -> None:
+        if waiter in self._commits:
+            self._commits.remove(waiter)
+
+    def add_reader(self, reader: Reader) -> None:
+        self._readers = (*self._readers, reader)
+
+    def remove_reader(self, reader: Reader) -> None:
+        self._readers = tuple(one for one in self._readers if one is not reader)
+
+    def on_watermark(self, reached: int) -> None:
+        """Of a follower, whose leader says so; whoever reads here may read on."""
+        log = self.log
+        if log is None:
+            return
+        self.high_watermark = reached
+        log.on_high_watermark(reached)
+        for waiter in list(self._waiters):
+            waiter.on_progress(self, 0)
+
+    def _look_again(self) -> None:
+        """Somebody is not counted any more."""
+        if self._progress is not None and self._progress.advance():
+            self._progress_made(self._unannounced_bytes)
+
     def _progress_made(self, new_bytes: int) -> None:
-        progress = self._progress
-        if progress is not None:
-            self.high_watermark = progress.high_watermark
-            if self.log is not None:
-                self.log.on_high_watermark(self.high_watermark)
+        progress, log = self._progress, self.log
+        if progress is None or log is None:
+            return
+        reached = progress.high_watermark
+        if reached < self.high_watermark or reached > log.log_end_offset:
+            self.alarm(
+                f"L5/R5: watermark {reached} after {self.high_watermark}, "
+                f"log end {log.log_end_offset}"
+            )
+            return
+        self._unannounced_bytes = 0
+        self.high_watermark = reached
+        log.on_high_watermark(reached)
+        commits = self._commits
+        while commits and commits[0].last_offset < reached:
+            commits.popleft().on_committed(self)
         if self._waiters:
             for waiter in list(self._waiters):
                 waiter.on_progress(self, new_bytes)
 
+    def _tell_readers(self) -> None:
+        for reader in self._readers:
+            reader.on_news()
+
     def _release_waiters(self) -> None:
         waiters, self._waiters = self._waiters, {}
+        commits, self._commits = self._commits, deque()
+        for commit in commits:
+            commit.on_gone(self)
         for waiter in waiters:
             waiter.on_gone(self)
-
-
-def rules_of(config: LogConfig, zstd_allowed: bool) -> ProduceRules:
-    codec = CODECS[config.compression_type]
-    levels = {
-        compression.GZIP: config.compression_gzip_level,
-        compression.LZ4: config.compression_lz4_level,
-        compression.ZSTD: config.compression_zstd_level,
-    }
-    return ProduceRules(
-        max_message_bytes=config.max_message_bytes,
-        compression_codec=codec,
-        compression_level=None if codec is None else levels.get(codec),
-        timestamp_type=config.message_timestamp_type,
-        before_max_ms=config.message_timestamp_before_max_ms,
-        after_max_ms=config.message_timestamp_after_max_ms,
-        compacted="compact" in config.cleanup_policy,
-        zstd_allowed=zstd_allowed,
-    )

@@ -25,6 +25,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.effective import effective_log_config
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
+from ottla.replication.effects import Assignment
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.runtime")
@@ -152,13 +153,14 @@ class LocalReplicas:
                     partition.on_config_changed()
 
     def _assume_role(self, partition: Partition, state: PartitionState) -> None:
-        if state.leader == self._broker_id and state.leader_epoch != partition.leader_epoch:
-            partition.become_leader(
-                broker_id=self._broker_id,
-                epoch=state.leader_epoch,
-                in_sync=state.in_sync,
-                replica_count=len(state.replicas),
-            )
+        assigned = Assignment(
+            state.leader,
+            state.leader_epoch,
+            state.partition_epoch,
+            state.replicas,
+            state.in_sync,
+        )
+        partition.assume(self._broker_id, assigned, self._clock.monotonic_ms())
 
     # -- opening ----------------------------------------------------------------------------
 

@@ -18,17 +18,23 @@ def a_leader(
         epoch=5,
         epoch_start=10,
         high_watermark=high_watermark,
+        replicas=(1, 2, 3),
         in_sync=in_sync,
-        replica_count=3,
         in_sync_min=in_sync_min,
     )
 
 
-def test_a_fetch_of_another_epoch_teaches_nothing() -> None:
-    leader = a_leader(in_sync=(1, 2))
+def fetched(leader: LeaderProgress, replica: int, offset: int, now_ms: int = 0) -> bool:
+    return leader.on_follower_fetch(leader.followers[replica], offset, now_ms)
+
+
+def test_a_member_that_has_not_fetched_holds_it() -> None:
+    leader = a_leader(in_sync=(1, 2, 3))
     leader.on_appended(20)
-    assert not leader.on_follower_fetch(2, 20, epoch=4)
+    assert not fetched(leader, 2, 20)
     assert leader.high_watermark == 10
+    assert fetched(leader, 3, 15)
+    assert leader.high_watermark == 15
 
 
 def test_it_stands_still_below_min_in_sync() -> None:
@@ -51,8 +57,8 @@ def test_min_in_sync_is_capped_by_the_replica_count() -> None:
         epoch=0,
         epoch_start=0,
         high_watermark=0,
+        replicas=(1,),
         in_sync=(1,),
-        replica_count=1,
         in_sync_min=2,
     )
     assert leader.has_enough_in_sync()
@@ -64,7 +70,7 @@ def test_a_proposed_member_counts_until_the_store_says_otherwise() -> None:
     leader = a_leader(in_sync=(1, 2))
     leader.on_in_sync_proposed((1, 2, 3))
     leader.on_appended(30)
-    assert not leader.on_follower_fetch(2, 30, epoch=5)
+    assert not fetched(leader, 2, 30)
     assert leader.on_in_sync_stored((1, 2))
     assert leader.high_watermark == 30
 
@@ -79,10 +85,61 @@ def test_a_proposal_ends_the_shortcut_of_a_lone_leader() -> None:
 
 def test_a_replica_joins_only_past_the_start_of_the_epoch() -> None:
     leader = a_leader(in_sync=(1,), high_watermark=5)
-    leader.on_follower_fetch(2, 7, epoch=5)
-    assert not leader.may_join(2)
-    leader.on_follower_fetch(2, 10, epoch=5)
-    assert leader.may_join(2)
+    fetched(leader, 2, 7)
+    assert not leader.may_join(leader.followers[2])
+    fetched(leader, 2, 10)
+    assert leader.may_join(leader.followers[2])
+
+
+def test_all_proposals_count_until_a_newer_version() -> None:
+    leader = a_leader(in_sync=(1, 2), in_sync_min=1)
+    leader.on_in_sync_proposed((1, 2, 3))
+    leader.on_in_sync_proposed((1,))
+    leader.on_appended(30)
+    assert not fetched(leader, 2, 30)
+    assert fetched(leader, 3, 30)
+
+
+def test_a_replica_that_is_about_to_join_is_waited_for() -> None:
+    leader = a_leader(in_sync=(1, 2))
+    leader.on_appended(30)
+    leader.on_awaited(frozenset({3}))
+    assert not fetched(leader, 2, 30)
+    leader.on_awaited(frozenset())
+    assert leader.advance()
+
+
+def test_when_a_follower_was_last_caught_up() -> None:
+    leader = a_leader()
+    follower = leader.followers[2]
+    leader.on_appended(20)
+    fetched(leader, 2, 10, now_ms=100)
+    assert not follower.is_caught_up
+    leader.on_appended(30)
+    fetched(leader, 2, 20, now_ms=200)
+    assert (follower.caught_up_ms, follower.is_caught_up) == (100, True)
+    fetched(leader, 2, 30, now_ms=300)
+    assert follower.caught_up_ms == 300
+
+
+def test_who_is_at_the_end_is_never_behind() -> None:
+    leader = a_leader()
+    leader.on_appended(20)
+    fetched(leader, 2, 20, now_ms=5)
+    fetched(leader, 3, 19, now_ms=5)
+    assert not leader.is_behind(leader.followers[2], now_ms=90_000, lag_ms_max=30_000)
+    assert leader.is_behind(leader.followers[3], now_ms=90_000, lag_ms_max=30_000)
+    assert not leader.is_behind(leader.followers[3], now_ms=30_000, lag_ms_max=30_000)
+
+
+def test_replicas_come_and_go_with_a_newer_state() -> None:
+    leader = a_leader(in_sync=(1, 2, 3), in_sync_min=1)
+    leader.on_appended(30)
+    fetched(leader, 2, 30)
+    assert leader.on_in_sync_stored((1, 2), (1, 2, 4))
+    assert leader.high_watermark == 30
+    assert sorted(leader.followers) == [2, 4]
+    assert leader.followers[2].log_end == 30
 
 
 STEPS = st.lists(
@@ -110,11 +167,11 @@ def test_it_never_goes_back_and_never_passes_a_counted_member(
             leader.on_appended(log_ends[1])
         elif kind == "fetch":
             assert isinstance(value, tuple)
-            log_ends[value[0]] = value[1]
-            leader.on_follower_fetch(value[0], value[1], epoch=5)
+            log_ends[value[0]] = min(value[1], log_ends[1])  # it can't have more than the leader
+            fetched(leader, value[0], log_ends[value[0]])
         elif kind == "propose":
             assert isinstance(value, tuple)
-            proposed = set(value)
+            proposed |= set(value)
             leader.on_in_sync_proposed(value)
         else:
             assert isinstance(value, tuple)

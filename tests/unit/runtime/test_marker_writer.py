@@ -13,6 +13,7 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError
 from ottla.coordinator.shard import Outcome, Transactional
+from ottla.replication.effects import Assignment
 from ottla.replication.partition import Partition
 from ottla.runtime.marker_writer import MarkerWriter
 from tests.unit.log.world import World, batch
@@ -26,9 +27,7 @@ class Setting:
         self.log = self.log_world.open()
         self.partition = Partition("topic", 0, uuid.UUID(int=1), "/logs")
         self.partition.log = self.log
-        self.partition.become_leader(
-            broker_id=1, epoch=0, in_sync=in_sync, replica_count=len(in_sync)
-        )
+        self.partition.assume(1, Assignment(1, 0, 0, in_sync, in_sync), now_ms=0)
         self.group_host: Any = 16
         topics = {"topic": SimpleNamespace(partitions={0: None, 1: None})}
         services = SimpleNamespace(

@@ -1,0 +1,204 @@
+"""Goal: a replica is what the newest state says, tells everybody who waits, and trusts no other.
+Method: partitions over logs in memory, told of states in all orders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.errors import ProtocolError
+from ottla.protocol.error_codes import (
+    FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_LEADER_EPOCH,
+)
+from ottla.replication.effects import Assignment, Outcome
+from tests.unit.replication.replicas import Replica, Waiting, assigned
+
+
+def test_a_leader_answers_in_its_epoch_only() -> None:
+    partition = Replica().lead(epoch=5).partition
+    assert partition.check_leader(-1) == NONE
+    assert partition.check_leader(5) == NONE
+    assert partition.check_leader(4) == FENCED_LEADER_EPOCH
+    assert partition.check_leader(6) == UNKNOWN_LEADER_EPOCH
+
+
+def test_a_follower_answers_readers_but_not_writers() -> None:
+    replica = Replica(2)
+    assert replica.assume(assigned(1, 5))
+    partition = replica.partition
+    assert partition.check_leader(5) == NOT_LEADER_OR_FOLLOWER
+    assert partition.check_replica(5) == NONE
+    assert partition.check_replica(4) == FENCED_LEADER_EPOCH
+    with pytest.raises(ProtocolError):
+        replica.produce()
+
+
+def test_nobodys_partition_answers_nobody() -> None:
+    replica = Replica(2)
+    assert replica.assume(assigned(-1, 6))
+    assert replica.partition.check_replica(6) == NOT_LEADER_OR_FOLLOWER
+    assert replica.partition.check_leader(6) == NOT_LEADER_OR_FOLLOWER
+
+
+def test_who_waits_is_told_when_the_role_changes() -> None:
+    leader = Replica().lead()
+    leader.produce()
+    poll, produce, reader = Waiting(), Waiting(0), Waiting()
+    leader.partition.add_waiter(poll)
+    leader.partition.add_commit_waiter(produce)
+    leader.partition.add_reader(reader)
+    assert leader.assume(assigned(2, 6))
+    assert poll.told == ["gone"]
+    assert produce.told == ["gone"]
+    assert reader.told == ["news"]
+
+
+def test_who_waits_goes_on_waiting_when_the_leader_stays() -> None:
+    leader = Replica().lead()
+    leader.produce()
+    produce = Waiting(0)
+    leader.partition.add_commit_waiter(produce)
+    assert leader.assume(assigned(1, 6))
+    assert produce.told == []
+    leader.fetched_by(2, 1)
+    leader.fetched_by(3, 1)
+    assert produce.told == ["committed 0"]
+
+
+def test_commits_are_told_in_order_and_only_what_is_committed() -> None:
+    leader = Replica().lead(in_sync=(1, 2))
+    leader.produce(3)
+    waiting = [Waiting(offset) for offset in range(3)]
+    for one in waiting:
+        leader.partition.add_commit_waiter(one)
+    leader.fetched_by(2, 2)
+    assert [one.told for one in waiting] == [["committed 0"], ["committed 1"], []]
+    leader.partition.remove_commit_waiter(waiting[2])
+    leader.fetched_by(2, 3)
+    assert waiting[2].told == []
+
+
+def test_a_long_poll_hears_of_bytes_when_they_are_committed() -> None:
+    leader = Replica().lead(in_sync=(1, 2))
+    poll = Waiting()
+    leader.partition.add_waiter(poll)
+    leader.produce()
+    assert poll.told == []
+    leader.fetched_by(2, 1)
+    assert poll.told == ["progress 1 True"]
+
+
+def test_followers_hear_of_what_is_appended_at_once() -> None:
+    leader = Replica().lead()
+    reader = Waiting()
+    leader.partition.add_reader(reader)
+    leader.produce()
+    assert reader.told == ["news"]
+    leader.partition.remove_reader(reader)
+    leader.produce()
+    assert reader.told == ["news"]
+
+
+def test_the_same_state_twice_changes_nothing() -> None:
+    leader = Replica().lead(in_sync=(1, 2))
+    leader.produce()
+    proposal = leader.fetched_by(3, 1)
+    assert proposal is not None
+    assert not leader.assume(assigned(in_sync=(1, 2)))
+    assert leader.partition.on_proposal_outcome(proposal, Outcome.REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("state", "rule"),
+    [
+        (assigned(1, 4, 9), "R2"),
+        (assigned(1, 5, 2), "R2"),
+        (assigned(2, 5, 4), "R1"),
+    ],
+)
+def test_a_state_that_cannot_be_stops_the_replica(state: Assignment, rule: str) -> None:
+    leader = Replica()
+    leader.assume(assigned(1, 5, 3))
+    poll = Waiting()
+    leader.partition.add_waiter(poll)
+    assert leader.assume(state)
+    assert leader.alarms[0].startswith(rule)
+    assert poll.told == ["gone"]
+    assert leader.partition.check_leader(-1) == KAFKA_STORAGE_ERROR
+    assert not leader.assume(assigned(1, 9, 9))
+    assert leader.partition.check_leader(-1) == KAFKA_STORAGE_ERROR
+
+
+def test_a_watermark_beyond_the_log_stops_the_replica() -> None:
+    leader = Replica().lead(in_sync=(1, 2))
+    leader.produce(2)
+    leader.log.truncate_to(1)  # the ground is cut away under it
+    leader.fetched_by(2, 2)
+    assert leader.alarms[0].startswith("L5")
+    assert leader.partition.log is None
+
+
+def test_a_leader_that_is_told_of_a_newer_epoch_steps_down() -> None:
+    leader = Replica().lead(epoch=5)
+    leader.produce()
+    produce = Waiting(0)
+    leader.partition.add_commit_waiter(produce)
+    leader.partition.step_down(5)
+    assert leader.partition.check_leader(-1) == NONE
+    leader.partition.step_down(6)
+    assert produce.told == ["gone"]
+    assert leader.partition.check_leader(-1) == NOT_LEADER_OR_FOLLOWER
+    assert not leader.assume(assigned(1, 5, 1, in_sync=(1,)))  # it was on its way
+    assert leader.partition.check_leader(-1) == NOT_LEADER_OR_FOLLOWER
+    assert leader.assume(assigned(1, 6, 2))
+    assert leader.partition.check_leader(-1) == NONE
+
+
+def test_a_new_leader_keeps_its_watermark_and_waits_for_its_followers() -> None:
+    replica = Replica(2)
+    replica.world.fill(5)
+    replica.partition.high_watermark = 3
+    replica.assume(assigned(2, 6, in_sync=(2, 3)))
+    assert replica.partition.high_watermark == 3
+    assert replica.partition.epoch_start_offset == 5
+    replica.fetched_by(3, 5)
+    assert replica.partition.high_watermark == 5
+
+
+def test_where_an_epoch_without_a_batch_ends() -> None:
+    replica = Replica()
+    replica.world.epoch = 3
+    replica.world.fill(4)
+    replica.assume(assigned(1, 6))
+    assert replica.partition.end_offset_for_epoch(6) == (6, 4)
+    assert replica.partition.end_offset_for_epoch(5) == (3, 4)
+    assert replica.partition.end_offset_for_epoch(3) == (3, 4)
+    assert replica.partition.end_offset_for_epoch(7) == (-1, -1)
+
+
+def test_the_low_watermark_is_that_of_the_living() -> None:
+    leader = Replica().lead()
+    leader.produce(3)
+    for replica, log_start in ((2, 2), (3, 1)):
+        leader.partition.on_follower_fetch(
+            replica, 3, log_start, 0, broker_epoch=70, may_be_member=True
+        )
+    assert leader.partition.delete_records_before(3) == 3
+    assert leader.partition.low_watermark(lambda replica: True) == 1
+    assert leader.partition.low_watermark(lambda replica: replica != 3) == 2
+
+
+def test_a_setting_that_is_lowered_lets_the_watermark_move() -> None:
+    leader = Replica(in_sync_min=2).lead(in_sync=(1,))
+    leader.produce()
+    assert not leader.partition.has_enough_in_sync()
+    assert leader.partition.high_watermark == 0
+    leader.log.config = replace(leader.log.config, min_insync_replicas=1)
+    leader.partition.on_config_changed()
+    assert leader.partition.high_watermark == 1
