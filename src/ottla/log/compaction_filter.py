@@ -28,7 +28,7 @@ import numpy as np
 from ottla.base.ports import Buffer
 from ottla.log.batch_scan import next_offset
 from ottla.log.compaction_batches import BatchRun
-from ottla.log.compaction_columns import Flags, RecordColumns, columns_of
+from ottla.log.compaction_columns import columns_of, has_values
 from ottla.log.compaction_plan import ProducerEnds
 from ottla.log.compaction_transactions import TransactionWalk
 from ottla.log.key_map import KeyHasher, KeyMap
@@ -51,6 +51,7 @@ from ottla.records.batch_header import (
     RECORD_COUNT,
     Header,
 )
+from ottla.records.columns import Flags, RecordColumns
 from ottla.records.compression import NONE, compress
 from ottla.records.crc32c import crc32c
 from ottla.records.varints import varint
@@ -152,7 +153,7 @@ class BatchFilter:
         self, run: BatchRun, columns: RecordColumns, kept: dict[int, Kept | None]
     ) -> None:
         headers = [run.headers[region.number] for region in columns.regions]
-        has_value = columns.has_values()
+        has_value = has_values(columns)
         unknown = columns.offsets > self._newest.last_offset
         keep = KeptRecords(columns, self._is_kept(columns, headers, has_value) | unknown)
         tombstones = columns.per_region(keep.flags & ~has_value & ~unknown)

@@ -8,13 +8,14 @@ varint with more bits than its type has is refused here.
 from __future__ import annotations
 
 from ottla.base.errors import ProtocolError
+from ottla.base.ports import Buffer
 from ottla.protocol.error_codes import INVALID_RECORD
 
 _INT32_BITS = 32
 _INT64_BITS = 64
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     code = data[position]
     position += 1
     if code > 127:
@@ -22,7 +23,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     return (code >> 1) ^ -(code & 1), position
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     code = data[position]
     position += 1
     if code > 127:
@@ -30,7 +31,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     return (code >> 1) ^ -(code & 1), position
 
 
-def _read_rest(data: bytes, position: int, first: int, bits: int) -> tuple[int, int]:
+def _read_rest(data: Buffer, position: int, first: int, bits: int) -> tuple[int, int]:
     code = first & 127
     for shift in range(7, bits, 7):
         byte = data[position]

@@ -11,11 +11,12 @@ import pytest
 
 from ottla.log import compaction_columns
 from ottla.log.compaction_batches import BatchRun, CannotClean, read_runs
-from ottla.log.compaction_columns import RecordColumns, columns_of
+from ottla.log.compaction_columns import columns_of, has_values
 from ottla.records import compression
 from ottla.records.batch_builder import RecordHeader, RecordToWrite, build_batch
 from ottla.records.batch_header import HEADER_SIZE, RECORD_COUNT_POSITION, read_header
 from ottla.records.batch_view import RecordView, records_of
+from ottla.records.columns import RecordColumns
 from tests.seeds import seed_for
 from tests.unit.log.world import file_with
 
@@ -59,7 +60,7 @@ def whole_columns(run: BatchRun) -> list[RecordColumns]:
 def rows_of(run: BatchRun, columns: RecordColumns) -> list[tuple[object, ...]]:
     """Offset, time, key and "has a value" of each row, read through the positions."""
     rows: list[tuple[object, ...]] = []
-    for row, has_value in enumerate(columns.has_values().tolist()):
+    for row, has_value in enumerate(has_values(columns).tolist()):
         start, length = int(columns.key_starts[row]), int(columns.key_lengths[row])
         header = run.headers[columns.regions[int(columns.owners[row])].number]
         rows.append(
@@ -92,19 +93,6 @@ def test_columns_say_what_the_plain_reader_says(codec: int) -> None:
         found = [row for columns in whole_columns(run) for row in rows_of(run, columns)]
         wanted = [expected(record) for batch in batches for record in records_of(batch, 1 << 24)]
         assert found == wanted
-
-
-def test_records_of_one_size_are_found_without_following_them() -> None:
-    records = [RecordToWrite(0, b"%04d" % number, b"v" * 300) for number in range(60)]
-    batch = build_batch(records)
-    assert compaction_columns._are_alike(batch, HEADER_SIZE, len(batch), 60)
-    longer, shorter = (RecordToWrite(0, b"kkkk", b"v" * size) for size in (301, 299))
-    mixed = build_batch([*records[:29], longer, shorter, *records[31:]])
-    assert len(mixed) == len(batch)
-    assert not compaction_columns._are_alike(mixed, HEADER_SIZE, len(mixed), 60)
-    for one in (batch, mixed):
-        run = run_of(one)
-        assert len(rows_of(run, whole_columns(run)[0])) == 60
 
 
 def test_the_bytes_between_two_records_are_theirs() -> None:
@@ -165,7 +153,7 @@ def test_changed_bytes_are_refused_or_lead_nowhere_else() -> None:
             batch[position] = chance.randrange(256)
         try:
             (columns,) = whole_columns(unchecked_run(bytes(batch)))
-            columns.has_values()
+            has_values(columns)
         except CannotClean:
             refused += 1
             continue
