@@ -35,3 +35,6 @@ REQUEST_MEMORY_BYTES_MAX = 512 * 1024 * 1024
 
 # An answer that a client takes: a fetch of fetch.max.bytes with a first batch of the largest size.
 ANSWER_BYTES_MAX = 512 * 1024 * 1024
+
+# What a client unpacks a fetched batch to: a broker may have taken more than ours would.
+CLIENT_DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024

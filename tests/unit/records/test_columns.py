@@ -114,7 +114,10 @@ def test_columns_say_what_the_plain_reader_says(sizes: tuple[int | None, ...]) -
     chance = random.Random(seed_for("columns"))
     for _ in range(20):
         batches = batches_of(
-            [some_records(chance, chance.randint(1, 40), sizes) for _ in range(chance.randint(1, 6))]
+            [
+                some_records(chance, chance.randint(1, 40), sizes)
+                for _ in range(chance.randint(1, 6))
+            ]
         )
         assert views_of(b"".join(batches)) == plain_views(batches)
 

@@ -1,0 +1,134 @@
+"""Fetched blocks as an Arrow table: topic, partition, offset, time, key, value, headers.
+
+A column of keys or values is made without touching a record: a binary array whose slots are by
+turns a field and the gap to the next one stands over the fetched bytes, and Arrow takes every other
+slot. Nothing of the fetched bytes lives on in the table.
+
+Always holds: rows stand in the order of the blocks, that is of each partition's offsets; a record
+without headers has an empty list, one without a time (-1) a null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.client.columns.rows import Rows, rows_of
+from ottla.client.fetch_batches import RecordBlock
+from ottla.records.columns import FieldColumn, Flags, HeaderColumns, Numbers
+
+HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestamp_type", pa.int8()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(HEADER_TYPE)),
+    ]
+)
+
+NO_TIMESTAMP = -1
+
+
+class FetchedBlocks(NamedTuple):
+    """Blocks of one partition, of which rows before `position` have been read already."""
+
+    topic: str
+    partition: int
+    position: int
+    blocks: Sequence[RecordBlock]
+
+
+def table_of(fetched: Sequence[FetchedBlocks]) -> pa.Table:
+    """One table of all rows."""
+    blocks = [block for part in fetched for block in part.blocks]
+    if not blocks:
+        return SCHEMA.empty_table()
+    rows = rows_of(blocks)
+    columns = rows.columns
+    values = columns.values()
+    headers = columns.headers(values)
+    parts = np.repeat(np.arange(len(fetched)), [len(part.blocks) for part in fetched])
+    parts = parts[columns.owners]
+    read = columns.offsets < np.array([part.position for part in fetched], np.int64)[parts]
+    keep = np.flatnonzero(~read) if read.any() else None
+    topics = list(dict.fromkeys(part.topic for part in fetched))
+    topic_numbers = np.array([topics.index(part.topic) for part in fetched], np.int32)
+    partitions = np.array([part.partition for part in fetched], np.int32)
+    parts = _chosen(parts, keep)
+    arrays = [
+        pa.DictionaryArray.from_arrays(topic_numbers[parts], pa.array(topics, pa.string())),
+        pa.array(partitions[parts]),
+        pa.array(_chosen(columns.offsets, keep)),
+        _timestamps(_chosen(rows.timestamps, keep)),
+        _timestamp_types(rows, keep),
+        _binary(columns.data, columns.keys(), keep),
+        _binary(columns.data, values, keep),
+        _headers(columns.data, headers, keep, len(columns.offsets)),
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _chosen(column: Any, keep: Numbers | None) -> Any:
+    return column if keep is None else column[keep]
+
+
+def _timestamps(timestamps: Numbers) -> pa.Array:
+    missing: Flags | None = timestamps == NO_TIMESTAMP
+    if missing is not None and not missing.any():
+        missing = None
+    return pa.array(timestamps, pa.timestamp("ms", tz="UTC"), mask=missing)
+
+
+def _timestamp_types(rows: Rows, keep: Numbers | None) -> pa.Array:
+    """As in the protocol: 0 the producer's time, 1 the broker's."""
+    types = rows.is_append_time.astype(np.int8)
+    return pa.array(_chosen(types[rows.columns.owners], keep))
+
+
+def _binary(data: Any, field: FieldColumn, keep: Numbers | None) -> pa.Array:
+    """The field of each row that is kept."""
+    if keep is not None:
+        field = FieldColumn(field.starts[keep], field.lengths[keep])
+    rows = len(field.starts)
+    missing = field.lengths < 0
+    if missing.all():
+        return pa.nulls(rows, pa.binary())
+    edges = np.empty(2 * rows, np.int32)
+    edges[0::2] = field.starts
+    edges[1::2] = field.ends()
+    slots = pa.BinaryArray.from_buffers(
+        pa.binary(), 2 * rows - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
+    )
+    evens = np.arange(0, 2 * rows, 2, dtype=np.int32)
+    return slots.take(pa.array(evens, mask=missing if missing.any() else None))
+
+
+def _headers(data: Any, headers: HeaderColumns | None, keep: Numbers | None, rows: int) -> pa.Array:
+    if headers is None:
+        rows = rows if keep is None else len(keep)
+        empty = pa.array([], HEADER_TYPE)
+        return pa.ListArray.from_arrays(np.zeros(rows + 1, np.int32), empty)
+    names = _names(_binary(data, headers.names, None))
+    pairs = pa.StructArray.from_arrays(
+        [names, _binary(data, headers.values, None)], fields=list(HEADER_TYPE)
+    )
+    lists = pa.ListArray.from_arrays(headers.firsts.astype(np.int32), pairs)
+    return lists if keep is None else lists.take(pa.array(keep))
+
+
+def _names(raw: pa.Array) -> pa.Array:
+    """Names are UTF-8. Java shows a mark for what is not, and so does this."""
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        decoded = [name.decode(errors="replace") for name in raw.to_pylist()]
+        return pa.array(decoded, pa.string())
