@@ -291,7 +291,9 @@ class Node:
         self._lag.stop()
         if self._http is not None:
             await self._http.stop()
-        await _done(self._flusher.when_idle())
+        # What runs in the pool holds the files that are closed and written next: a sync, a
+        # checkpoint, a slice of a cleaning, a produce that is unpacked.
+        await _done(self._pool.when_idle())
         await _done(self._pool.run(self._close_logs))
         self._pool.close()
         self._release()

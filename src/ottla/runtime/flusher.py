@@ -20,17 +20,6 @@ class Flusher:
         self._storage_failed = storage_failed
         self._running: dict[PartitionLog, list[Deferred[None]]] = {}
         self._sealed_due: set[PartitionLog] = set()
-        self._idle: Deferred[None] | None = None
-
-    def when_idle(self) -> Deferred[None]:
-        """Done when no sync is under way: logs may be closed then, one flush of each at a time."""
-        self._idle = Deferred()
-        self._maybe_idle()
-        return self._idle
-
-    def _maybe_idle(self) -> None:
-        if self._idle is not None and not self._idle.done and not self._running:
-            self._idle.resolve(None)
 
     def on_roll(self, log: PartitionLog) -> None:
         """Segments that grow no more are synced soon after, so that a restart need not check them;
@@ -67,7 +56,6 @@ class Flusher:
                 self._storage_failed(failure)
                 for deferred in waiting + gathered:
                     deferred.fail(failure)
-                self._maybe_idle()
                 return
             log.flush_done(job)
             for deferred in waiting:
@@ -76,6 +64,5 @@ class Flusher:
             self._sealed_due.discard(log)
             if gathered or due:
                 self._start(log, gathered, sealed_only=not gathered)
-            self._maybe_idle()
 
         self._pool.run(job.run).when_done(synced)

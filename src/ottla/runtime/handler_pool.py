@@ -26,6 +26,7 @@ class HandlerPool:
         self._size = size
         self._busy = 0
         self._closed = False
+        self._idle: Deferred[None] | None = None
 
     @property
     def size(self) -> int:
@@ -45,6 +46,16 @@ class HandlerPool:
         self._size = max(size, 1)
         for _ in range(len(self._threads) - self._size):
             self._jobs.put(None)
+
+    def when_idle(self) -> Deferred[None]:
+        """Done when nothing is under way or waits, what comes of other work included."""
+        self._idle = Deferred()
+        self._maybe_idle()
+        return self._idle
+
+    def _maybe_idle(self) -> None:
+        if self._idle is not None and not self._idle.done and not self._busy:
+            self._idle.resolve(None)
 
     def close(self) -> None:
         """Finish what was handed in, then end every thread."""
@@ -85,7 +96,9 @@ class HandlerPool:
     def _resolved(self, deferred: Deferred[Any], value: Any) -> None:
         self._busy -= 1
         deferred.resolve(value)
+        self._maybe_idle()
 
     def _failed(self, deferred: Deferred[Any], error: BaseException) -> None:
         self._busy -= 1
         deferred.fail(error)
+        self._maybe_idle()

@@ -73,3 +73,22 @@ def test_an_idle_pool_has_no_threads() -> None:
         return len(pool._threads)
 
     assert in_a_pool(8, scenario) == 0
+
+
+def test_it_is_idle_when_the_work_that_other_work_asked_for_is_done_too() -> None:
+    async def scenario(pool: HandlerPool) -> list[str]:
+        seen: list[str] = []
+        go = threading.Event()
+
+        def second(_: Deferred[Any]) -> None:
+            pool.run(seen.append, "second")
+
+        pool.run(go.wait, 60).when_done(second)
+        idle = pool.when_idle()
+        assert not idle.done
+        go.set()
+        await outcome_of(idle)
+        await outcome_of(pool.when_idle())  # at once, with nothing under way
+        return seen
+
+    assert in_a_pool(2, scenario) == ["second"]
