@@ -104,7 +104,8 @@ def open_partition(files: MemoryFiles) -> Opened:
         power_lost=log_dir.power_lost,
     )
     require(report.corrupt is None, f"found corrupt: {report.corrupt}")
-    log.cleaned_to = log_dir.read_cleaned_offsets().get(KEY, -1)
+    require(log_dir.cleaned_offsets is not None, "the checkpoint of the cleaner is damaged")
+    log.cleaned_to = (log_dir.cleaned_offsets or {}).get(KEY, -1)
     log.on_high_watermark(log.log_end_offset)
     return Opened(log, log_dir)
 

@@ -6,8 +6,8 @@ It is resolved or failed exactly once, always on the event loop's thread, and ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from ottla.base.errors import check
 
@@ -51,3 +51,26 @@ class Deferred(Generic[T]):
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
+
+
+def all_of(parts: Sequence[Deferred[Any]]) -> Deferred[None]:
+    """Done when every part is; fails with the error of the first that has failed."""
+    whole: Deferred[None] = Deferred()
+    left = len(parts)
+
+    def part_done(_: Deferred[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            return
+        failed = next((part._error for part in parts if part._error is not None), None)
+        if failed is None:
+            whole.resolve(None)
+        else:
+            whole.fail(failed)
+
+    if not parts:
+        whole.resolve(None)
+    for part in parts:
+        part.when_done(part_done)
+    return whole

@@ -218,6 +218,7 @@ class Node:
             pool=self._pool,
             config=lambda: self.config,
         )
+        self._replicas.forget = self._upkeep.forget
         self._cleaner = LogCleaner(
             replicas=self._replicas,
             upkeep=self._upkeep,

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ottla.base.errors import ConfigError
+from ottla.base.errors import ConfigError, StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Files
 from ottla.log import checkpoints, clean_shutdown
@@ -76,6 +76,7 @@ class LogDir:
         "_lock",
         "_meta",
         "clean",
+        "cleaned_offsets",
         "cluster_id",
         "error",
         "high_watermarks",
@@ -101,6 +102,8 @@ class LogDir:
             files, path, checkpoints.LOG_START_OFFSETS
         )
         self.high_watermarks = checkpoints.read_checkpoint(files, path, checkpoints.HIGH_WATERMARKS)
+        self.cleaned_offsets = self._read_cleaned_offsets()
+        """None if the file is no checkpoint: then everything counts as dirty."""
 
     @classmethod
     def open(cls, files: LogDirFiles, path: str) -> LogDir:
@@ -172,9 +175,12 @@ class LogDir:
     def write_cleaned_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_checkpoint(self._files, self.path, checkpoints.CLEANED_OFFSETS, offsets)
 
-    def read_cleaned_offsets(self) -> dict[TopicPartition, int]:
-        """Raises StorageError if the file is no checkpoint; to take it for empty does no harm."""
-        return checkpoints.read_checkpoint(self._files, self.path, checkpoints.CLEANED_OFFSETS)
+    def _read_cleaned_offsets(self) -> dict[TopicPartition, int] | None:
+        try:
+            return checkpoints.read_checkpoint(self._files, self.path, checkpoints.CLEANED_OFFSETS)
+        except StorageError:
+            # A disk that fails is noticed by the other checkpoints.
+            return None
 
     # -- what stands in it --------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ottla.base.deferred import Deferred
+from ottla.base.deferred import Deferred, all_of
 from ottla.base.errors import OttlaError, StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool, Timers
@@ -39,7 +39,8 @@ class OpenOrder:
     index: int
     log_dir: LogDir
     config: LogConfig
-    clean: bool
+    fresh: bool
+    """Its directory is yet to be made: what a checkpoint says is of another log of that name."""
     opened: PartitionLog | None = None
     failure: OttlaError | None = None
 
@@ -68,6 +69,8 @@ class LocalReplicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         self.on_roll: Callable[[PartitionLog], None] | None = None
         self.on_log_dir_failed: Callable[[LogDir], None] = lambda failed: None
+        self.forget: Callable[[list[TopicPartition]], Deferred[None]] = lambda keys: all_of([])
+        """Takes partitions out of the checkpoints on the disk."""
 
     # -- the table --------------------------------------------------------------------------
 
@@ -112,7 +115,14 @@ class LocalReplicas:
             for index, state in topic.partitions.items()
             if self._broker_id in state.replicas
         ]
-        return self._open(orders, image)
+        finished: Deferred[None] = Deferred()
+
+        def opened(_: Deferred[None]) -> None:
+            # Not before: until then there is nothing else to put into a checkpoint.
+            self.forget(_fresh(orders)).when_done(lambda outcome: finished.resolve(None))
+
+        self._open(orders).when_done(opened)
+        return finished
 
     def apply(self, old: MetadataImage, new: MetadataImage) -> Deferred[None]:
         """Do what the difference between two images asks of this broker."""
@@ -122,7 +132,16 @@ class LocalReplicas:
             for name, topic in new.topics.items():
                 if old.topics.get(name) is not topic:
                     orders += self._changed(topic)
-        return self._open(orders, new)
+        if not _fresh(orders):
+            return self._open(orders)
+        finished: Deferred[None] = Deferred()
+
+        def forgotten(_: Deferred[None]) -> None:
+            # A failure has taken the log dir offline, which is what opening will find.
+            self._open(orders).when_done(lambda outcome: finished.resolve(None))
+
+        self.forget(_fresh(orders)).when_done(forgotten)
+        return finished
 
     def configure(self, config: BrokerConfig, image: MetadataImage) -> None:
         """The broker's own settings have changed: so may have every topic's defaults."""
@@ -167,8 +186,7 @@ class LocalReplicas:
     def _order(self, topic: TopicImage, index: int, log_dir: LogDir | None) -> OpenOrder:
         config = effective_log_config(self._config, topic.configs)
         chosen = log_dir or self._emptiest_log_dir()
-        # A directory that is not there yet has nothing to recover.
-        return OpenOrder(topic, index, chosen, config, clean=chosen.clean and log_dir is not None)
+        return OpenOrder(topic, index, chosen, config, fresh=log_dir is None)
 
     def _emptiest_log_dir(self) -> LogDir:
         online = [log_dir for log_dir in self._log_dirs if log_dir.error is None]
@@ -180,7 +198,7 @@ class LocalReplicas:
                 held[partition.log_dir] += 1
         return min(online, key=lambda log_dir: held[log_dir.path])
 
-    def _open(self, orders: list[OpenOrder], image: MetadataImage) -> Deferred[None]:
+    def _open(self, orders: list[OpenOrder]) -> Deferred[None]:
         finished: Deferred[None] = Deferred()
         if not orders:
             finished.resolve(None)
@@ -238,9 +256,9 @@ class LocalReplicas:
             order.index,
             topic_id=topic.topic_id,
             config=order.config,
-            recovery_point=log_dir.recovery_points.get(key, 0),
-            log_start_offset=log_dir.log_start_offsets.get(key, 0),
-            clean=order.clean,
+            recovery_point=0 if order.fresh else log_dir.recovery_points.get(key, 0),
+            log_start_offset=0 if order.fresh else log_dir.log_start_offsets.get(key, 0),
+            clean=log_dir.clean and not order.fresh,
             clock=self._clock,
             producer_id_expiration_ms=expiration_ms,
             file_cache=self._file_cache,
@@ -259,8 +277,14 @@ class LocalReplicas:
             if isinstance(order.failure, StorageError):
                 self.storage_failed(order.failure)
             return
-        partition.high_watermark = order.log_dir.high_watermarks.get((topic.name, index), 0)
+        if not order.fresh and order.opened is not None:
+            self._take_checkpoints(partition, order.opened, order.log_dir)
         self._assume_role(partition, topic.partitions[index])
+
+    def _take_checkpoints(self, partition: Partition, held: PartitionLog, log_dir: LogDir) -> None:
+        key = partition.topic, partition.partition
+        partition.high_watermark = log_dir.high_watermarks.get(key, 0)
+        held.cleaned_to = (log_dir.cleaned_offsets or {}).get(key, -1)
 
     # -- removing ---------------------------------------------------------------------------
 
@@ -316,6 +340,10 @@ class LocalReplicas:
 
     def _log_dir_of(self, path: str) -> LogDir:
         return next(log_dir for log_dir in self._log_dirs if log_dir.path == path)
+
+
+def _fresh(orders: list[OpenOrder]) -> list[TopicPartition]:
+    return [(order.topic.name, order.index) for order in orders if order.fresh]
 
 
 def _state_of(log_dir: LogDir) -> LogDirState:

@@ -123,15 +123,8 @@ class LogCleaner:
         if not self._config().get_bool("log.cleaner.enable"):
             return
         for log_dir in self._replicas.dirs():
-            if log_dir.error is not None:
-                continue
-            try:
-                offsets = log_dir.read_cleaned_offsets()
-            except StorageError as failure:
-                log.warning("all of %s counts as dirty: %s", log_dir.path, failure)
-                offsets = {}
-            for held in self._replicas.logs_of(log_dir.path):
-                held.cleaned_to = offsets.get((held.topic, held.partition), -1)
+            if log_dir.cleaned_offsets is None:
+                log.warning("all of %s counts as dirty: its checkpoint is damaged", log_dir.path)
         self._rest()
 
     def stop(self) -> None:

@@ -7,11 +7,11 @@ broker must stay idle. Checkpoints are files written whole, in the pool.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from ottla.base.deferred import Deferred
+from ottla.base.deferred import Deferred, all_of
 from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool, Timer, Timers
@@ -31,6 +31,14 @@ INTERVAL_MS_MAX = 86_400_000
 # promise all the same, so it is looked after once a second.
 FLUSH_CHECK_MS = 1_000
 Offsets = dict[TopicPartition, int]
+
+RECOVERY, START, WATERMARK, CLEANER = KINDS = ("recovery", "start", "watermark", "cleaner")
+_WRITERS = {
+    RECOVERY: LogDir.write_recovery_points,
+    START: LogDir.write_log_start_offsets,
+    WATERMARK: LogDir.write_high_watermarks,
+    CLEANER: LogDir.write_cleaned_offsets,
+}
 
 
 class LogUpkeep:
@@ -53,7 +61,11 @@ class LogUpkeep:
         self._pool = pool
         self._config = config
         self._pending: list[Timer] = []
-        self._written: dict[tuple[str, str], Offsets] = {}
+        self._written = {
+            (log_dir.path, kind): offsets
+            for log_dir in replicas.dirs()
+            for kind, offsets in _found(log_dir).items()
+        }
         self._writing: dict[tuple[str, str], Callable[[], None] | None] = {}
         """Checkpoints that are being written, and what is to be written next."""
         self._waiting: dict[tuple[str, str], list[Deferred[None]]] = {}
@@ -151,63 +163,70 @@ class LogUpkeep:
 
     def checkpoint_recovery(self) -> None:
         for log_dir in self._online_dirs():
-            self.save_recovery_points(log_dir.path)
+            self._write(log_dir, RECOVERY)
 
     def save_recovery_points(self, path: str) -> Deferred[None]:
         """Those of the log dir at `path`; done when they are on the disk."""
         log_dir = next(one for one in self._replicas.dirs() if one.path == path)
-        points = {_key(held): held.recovery_point for held in self._held(log_dir)}
-        return self._write(log_dir, "recovery", points, log_dir.write_recovery_points)
+        return self._write(log_dir, RECOVERY)
 
     def checkpoint_log_starts(self) -> None:
         for log_dir in self._online_dirs():
-            starts = {
-                _key(held): held.log_start_offset
-                for held in self._held(log_dir)
-                if held.log_start_offset > held.first_segment_offset
-            }
-            self._write(log_dir, "start", starts, log_dir.write_log_start_offsets)
+            self._write(log_dir, START)
 
     def checkpoint_watermarks(self) -> None:
         for log_dir in self._online_dirs():
-            watermarks = {
-                (partition.topic, partition.partition): partition.high_watermark
-                for partition, _ in self._replicas.online()
-                if partition.log_dir == log_dir.path
-            }
-            self._write(log_dir, "watermark", watermarks, log_dir.write_high_watermarks)
+            self._write(log_dir, WATERMARK)
 
     def checkpoint_cleaning(self) -> None:
         for log_dir in self._online_dirs():
-            offsets = {
-                _key(held): held.cleaned_to for held in self._held(log_dir) if held.cleaned_to >= 0
-            }
-            self._write(log_dir, "cleaner", offsets, log_dir.write_cleaned_offsets)
+            self._write(log_dir, CLEANER)
 
-    def checkpoint_all_now(self, log_dir: LogDir) -> None:
-        """At shutdown, after every log was flushed and closed; on the calling thread."""
-        held = list(self._held(log_dir))
-        log_dir.write_recovery_points({_key(one): one.log_end_offset for one in held})
-        log_dir.write_log_start_offsets({_key(one): one.log_start_offset for one in held})
-        log_dir.write_high_watermarks(
-            {
+    def forget(self, keys: Collection[TopicPartition]) -> Deferred[None]:
+        """Done when no checkpoint on the disk speaks of these partitions, if they are not held.
+
+        A topic of the name of a deleted one must not inherit its log start: after a kill, the
+        records below it would be gone.
+        """
+        writes = []
+        for log_dir in self._online_dirs():
+            for kind in KINDS:
+                place = log_dir.path, kind
+                if place in self._writing or not self._written[place].keys().isdisjoint(keys):
+                    writes.append(self._write(log_dir, kind))
+        return all_of(writes)
+
+    def _offsets(self, log_dir: LogDir, kind: str) -> Offsets:
+        if kind == WATERMARK:
+            return {
                 (partition.topic, partition.partition): partition.high_watermark
                 for partition, _ in self._replicas.online()
                 if partition.log_dir == log_dir.path
             }
-        )
+        held = self._replicas.logs_of(log_dir.path)
+        if kind == RECOVERY:
+            return {_key(one): one.recovery_point for one in held}
+        if kind == CLEANER:
+            return {_key(one): one.cleaned_to for one in held if one.cleaned_to >= 0}
+        return {
+            _key(one): one.log_start_offset
+            for one in held
+            if one.log_start_offset > one.first_segment_offset
+        }
 
-    def _write(
-        self,
-        log_dir: LogDir,
-        kind: str,
-        offsets: Offsets,
-        write: Callable[[Mapping[TopicPartition, int]], None],
-    ) -> Deferred[None]:
-        """Done when these offsets, or later ones, are on the disk."""
+    def checkpoint_all_now(self, log_dir: LogDir) -> None:
+        """At shutdown, after every log was flushed and closed; on the calling thread."""
+        held = list(self._replicas.logs_of(log_dir.path))
+        log_dir.write_recovery_points({_key(one): one.log_end_offset for one in held})
+        log_dir.write_log_start_offsets({_key(one): one.log_start_offset for one in held})
+        log_dir.write_high_watermarks(self._offsets(log_dir, WATERMARK))
+
+    def _write(self, log_dir: LogDir, kind: str) -> Deferred[None]:
+        """Done when the offsets as they are now, or later ones, are on the disk."""
+        offsets = self._offsets(log_dir, kind)
         key = log_dir.path, kind
         done: Deferred[None] = Deferred()
-        if self._written.get(key) == offsets:
+        if self._written[key] == offsets:
             if key in self._writing:
                 self._waiting[key].append(done)
             else:
@@ -218,7 +237,7 @@ class LogUpkeep:
 
         def start() -> None:
             self._writing[key] = None
-            self._pool.run(write, offsets).when_done(written)
+            self._pool.run(_WRITERS[kind], log_dir, offsets).when_done(written)
 
         def written(outcome: Deferred[None]) -> None:
             following = self._writing.pop(key)
@@ -245,8 +264,15 @@ class LogUpkeep:
     def _online_dirs(self) -> list[LogDir]:
         return [log_dir for log_dir in self._replicas.dirs() if log_dir.error is None]
 
-    def _held(self, log_dir: LogDir) -> list[PartitionLog]:
-        return list(self._replicas.logs_of(log_dir.path))
+
+def _found(log_dir: LogDir) -> dict[str, Offsets]:
+    """What the checkpoints on the disk say at the start."""
+    return {
+        RECOVERY: log_dir.recovery_points,
+        START: log_dir.log_start_offsets,
+        WATERMARK: log_dir.high_watermarks,
+        CLEANER: log_dir.cleaned_offsets or {},
+    }
 
 
 def _key(held: PartitionLog) -> TopicPartition:

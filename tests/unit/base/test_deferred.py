@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.deferred import Deferred
+from ottla.base.deferred import Deferred, all_of
 from ottla.base.errors import InvariantError
 
 
@@ -36,3 +36,18 @@ def test_it_is_resolved_only_once() -> None:
 def test_there_is_no_result_before_it_is_done() -> None:
     with pytest.raises(InvariantError):
         Deferred[int]().result()
+
+
+def test_all_of_waits_for_the_last_and_tells_a_failure() -> None:
+    first: Deferred[int] = Deferred()
+    second: Deferred[str] = Deferred()
+    whole = all_of([first, second])
+    first.fail(ValueError("no"))
+    assert not whole.done
+    second.resolve("yes")
+    with pytest.raises(ValueError, match="no"):
+        whole.result()
+
+
+def test_all_of_nothing_is_done() -> None:
+    assert all_of([]).done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.runtime.posix_files import PosixFiles
 from ottla.testing import Broker
@@ -28,13 +29,15 @@ def test_a_checkpoint_that_is_being_written_is_not_written_twice_at_once(
         busy.add(path)
         if not begun.is_set():
             begun.set()
-            # Until somebody else writes it too, which must not happen: only then is it a short wait.
+            # Until somebody else writes it too, which must not happen.
             overlap.wait(OVERLAP_SECONDS_MAX)
         write_atomic(self, path, content)
         busy.discard(path)
 
     monkeypatch.setattr(PosixFiles, "write_atomic", slow)
     with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("new", 1, 1)])["new"].result(120)
         broker.advance(minutes=2)
         assert begun.wait(60)
     assert not overlap.is_set()
