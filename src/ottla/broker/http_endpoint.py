@@ -20,6 +20,7 @@ class HttpEndpoint:
     def __init__(self, pages: dict[str, Page]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self, host: str, port: int) -> int:
         self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
@@ -28,9 +29,17 @@ class HttpEndpoint:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+            # Not cancelled: a task of asyncio's streams would complain about that.
+            for writer in self._open.values():
+                writer.transport.abort()
+            if self._open:
+                await asyncio.wait(self._open.keys())
             await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -41,6 +50,7 @@ class HttpEndpoint:
             pass  # a scraper that goes away or talks nonsense is owed nothing
         finally:
             writer.close()
+            del self._open[task]
 
     def _page_of(self, head: bytes) -> tuple[int, str]:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
+import uvloop
 
 from ottla.broker.http_endpoint import REQUEST_BYTES_MAX, HttpEndpoint
 
@@ -47,3 +52,33 @@ def test_other_requests_get_a_plain_answer(request_line: bytes, status: str) -> 
 
 def test_a_request_without_end_is_cut_off() -> None:
     assert answer_to(b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * REQUEST_BYTES_MAX) == ""
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
+def test_a_stop_ends_what_is_open_without_a_word(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], sent: bytes
+) -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+        endpoint = HttpEndpoint({"/metrics": lambda: (200, "up 1\n")})
+        port = await endpoint.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        # Its connection is served when a later one has been answered.
+        other, closing = await asyncio.open_connection("127.0.0.1", port)
+        closing.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await other.read()
+        closing.close()
+        await endpoint.stop()
+        assert len(asyncio.all_tasks()) == 1
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+    gc.collect()
+    assert complaints == []

@@ -4,6 +4,9 @@ Method: directories with the files that Kafka's cleaner and deleter leave.
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.base.errors import OttlaError
 from ottla.log import leftovers
 from tests.chaos.memory_files import MemoryFiles
 from tests.unit.log.world import DIRECTORY, World
@@ -90,3 +93,15 @@ def test_interrupted_after_the_log_was_renamed() -> None:
     world.files.put(world.path(0, ".timeindex.swap"), b"new times")
     leftovers.tidy(world.files, DIRECTORY, world.names())
     assert world.content(0, ".timeindex") == b"new times"
+
+
+@pytest.mark.parametrize("extent", [b"", b"\x00\x00\x00", b"-5\n", b"ten\n"])
+def test_a_damaged_extent_is_told_and_nothing_is_touched(extent: bytes) -> None:
+    world, content = cleaned_world()
+    world.files.put(world.path(0, ".log.swap"), content)
+    world.files.put(world.path(0, ".extent.swap"), extent)
+    world.files.put(world.path(30, ".log.deleted"), b"")
+    before = world.files.list_dir(DIRECTORY)
+    with pytest.raises(OttlaError, match="does not say what the cleaning replaces"):
+        tidied(world.files)
+    assert world.files.list_dir(DIRECTORY) == before
