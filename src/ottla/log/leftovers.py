@@ -28,7 +28,8 @@ def tidy(files: Files, directory: str, names: list[str]) -> list[str]:
         return names
     unfinished = [_offset(name) for name in names if name.endswith(file_names.CLEANED)]
     first_unfinished = min(unfinished, default=None)
-    swaps, void = [], []
+    swaps: list[str] = []
+    void: list[str] = []
     for name in names:
         if name.endswith(file_names.SWAP):
             counts = first_unfinished is None or _offset(name) < first_unfinished
