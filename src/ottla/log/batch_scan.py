@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.base.errors import ProtocolError
-from ottla.base.ports import Buffer, File
-from ottla.protocol.error_codes import CORRUPT_MESSAGE
+from ottla.base.ports import File
 from ottla.records.batch_header import (
     ATTRIBUTES_POSITION,
     BASE_OFFSET,
@@ -113,23 +111,3 @@ def crc_holds(batch: memoryview, header: Header) -> bool:
 
 def read_batch(file: File, position: int, header: Header) -> bytes:
     return file.read_at(position, batch_size(header))
-
-
-def whole_batches(batches: Buffer, expected_offset: int) -> Iterator[tuple[Header, memoryview]]:
-    """The batches of a leader's answer, checked. One that is cut off at the end is left out, since
-    leaders cut their answers by bytes; anything else that is not whole is refused."""
-    view = memoryview(batches)
-    position = 0
-    while len(view) - position >= HEADER_SIZE:
-        header = read_header(view, position)
-        size = batch_size(header)
-        batch = view[position : position + size]
-        if size > len(batch) and header[BASE_OFFSET] >= expected_offset:
-            return
-        if not is_sound(header, expected_offset, len(batch)) or not crc_holds(batch, header):
-            raise ProtocolError(
-                CORRUPT_MESSAGE, f"the leader sent a broken batch where {expected_offset} is next"
-            )
-        yield header, batch
-        position += size
-        expected_offset = next_offset(header)

@@ -25,7 +25,7 @@ from ottla.base.errors import ProtocolError, StorageError, check
 from ottla.base.ports import Buffer, Clock, Files
 from ottla.log import retention, time_lookup
 from ottla.log.appended import Appended
-from ottla.log.batch_scan import next_offset, whole_batches
+from ottla.log.batch_scan import next_offset
 from ottla.log.compaction_swap import CleanedFiles, Cleaning, swap_files
 from ottla.log.durability import Durability
 from ottla.log.epoch_cache import EpochCache
@@ -41,6 +41,7 @@ from ottla.log.producer_state import (
     Marker,
     ProducerStates,
 )
+from ottla.log.replicated_append import Run, append_replicated
 from ottla.log.retention import DeletedSegment, LogExtent
 from ottla.log.segment import LogSlice, Segment, new_segment
 from ottla.log.segment_list import Aborted, SegmentList
@@ -205,35 +206,35 @@ class PartitionLog:
         return Appended(base_offset, last_offset, self.log_start_offset, False, timestamp)
 
     def append_replicated(self, batches: Buffer) -> Appended | None:
-        """Stores what a leader sent, offsets and epochs as they are. A batch that was cut off at
-        the end is left out; None if that leaves nothing."""
-        now_ms = self._clock.wall_ms()
-        first_offset = -1
-        timestamp = -1
-        for header, batch in whole_batches(batches, self.log_end_offset):
-            self._store_replicated(batch, header, now_ms)
-            first_offset = header[BASE_OFFSET] if first_offset < 0 else first_offset
-            timestamp = max(timestamp, header[MAX_TIMESTAMP])
-        if first_offset < 0:
-            return None
-        last_offset = self.log_end_offset - 1
-        return Appended(first_offset, last_offset, self.log_start_offset, False, timestamp)
-
-    def _store_replicated(self, batch: memoryview, header: Header, now_ms: int) -> None:
-        base_offset = header[BASE_OFFSET]
-        last_offset = next_offset(header) - 1
-        size = len(batch)
+        """Stores what a leader sent; None if there is no whole batch in it."""
         with storing(self.directory, "append"):
-            segment = self._segment_to_write(size, last_offset, header[MAX_TIMESTAMP], now_ms)
-            segment.append([batch], size, base_offset, last_offset, header[MAX_TIMESTAMP])
+            return append_replicated(self, batches, self._clock.wall_ms())
+
+    def segment_for_replicated(self, header: Header, size: int, now_ms: int) -> Segment:
+        """A batch larger than a segment may be gets one of its own: its leader had room for it."""
+        if not self._prepared:
+            self._prepare()
+        if self._active.size and size > self.config.segment_bytes:
+            return self._roll(now_ms)
+        size = min(size, self.config.segment_bytes)
+        return self._segment_to_write(size, next_offset(header) - 1, header[MAX_TIMESTAMP], now_ms)
+
+    def on_replicated(self, segment: Segment, run: Run, size: int, now_ms: int) -> None:
         self.size += size
-        self.log_end_offset = last_offset + 1
-        self.unflushed_messages = last_offset + 1 - self.recovery_point
-        self.leader_epochs.assign(header[LEADER_EPOCH], base_offset)
-        if header[PRODUCER_ID] >= 0:
-            marker = read_marker(batch) if header[ATTRIBUTES] & CONTROL_MASK else None
-            if marker is not None or not header[ATTRIBUTES] & CONTROL_MASK:
+        epochs = self.leader_epochs
+        for header, batch in run:
+            base_offset = header[BASE_OFFSET]
+            last_offset = base_offset + header[LAST_OFFSET_DELTA]
+            segment.note_batch(
+                segment.size, len(batch), base_offset, last_offset, header[MAX_TIMESTAMP]
+            )
+            self.log_end_offset = last_offset + 1
+            if header[LEADER_EPOCH] != epochs.latest:
+                epochs.assign(header[LEADER_EPOCH], base_offset)
+            if header[PRODUCER_ID] >= 0:
+                marker = read_marker(batch) if header[ATTRIBUTES] & CONTROL_MASK else None
                 self._producer_wrote(header, base_offset, marker, now_ms)
+        self.unflushed_messages = self.log_end_offset - self.recovery_point
 
     def _segment_to_write(
         self, size: int, last_offset: int, timestamp: int, now_ms: int

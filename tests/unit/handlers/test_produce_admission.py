@@ -19,6 +19,7 @@ from ottla.handlers.produce_admission import is_in_transaction
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.protocol.messages import decode_response, encode_request
 from ottla.records.batch_header import read_header
+from ottla.replication.effects import Assignment
 from ottla.replication.partition import Partition
 from tests.unit.log.world import World, batch
 
@@ -62,7 +63,7 @@ class Setting:
         )
 
     def lead(self, epoch: int) -> None:
-        self.partition.become_leader(broker_id=1, epoch=epoch, in_sync=(1,), replica_count=1)
+        self.partition.assume(1, Assignment(1, epoch, epoch, (1,), (1,)), now_ms=0)
 
     def produce(self, version: int, sequence: int = 0, epoch: int = 0) -> Any:
         records = batch(producer_id=7, epoch=epoch, sequence=sequence, transactional=True)
