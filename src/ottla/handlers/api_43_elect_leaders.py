@@ -10,7 +10,7 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.ids import TopicPartition
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_controller
+from ottla.handlers.controller_answer import Fields, ask_controller, topic_settings
 from ottla.metadata.controller import Decision, PartitionResult, decide_elect_leaders
 from ottla.metadata.elections import PREFERRED, UNCLEAN, partitions_to_elect
 from ottla.metadata.image import MetadataImage
@@ -29,7 +29,7 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         wanted = _wanted(request)
         if wanted is None:
             wanted = partitions_to_elect(image, election_type)
-        return decide_elect_leaders(image, wanted, election_type)
+        return decide_elect_leaders(image, wanted, election_type, topic_settings(context, image))
 
     def respond(results: Results) -> Fields:
         if election_type not in (PREFERRED, UNCLEAN):

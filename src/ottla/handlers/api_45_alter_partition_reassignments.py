@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_controller
+from ottla.handlers.controller_answer import Fields, ask_controller, topic_settings
 from ottla.metadata.controller import (
     Decision,
     PartitionResult,
@@ -32,7 +32,10 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
 
     def decide(image: MetadataImage) -> Decision[list[PartitionResult]]:
         return decide_alter_reassignments(
-            image, moves, allow_factor_change=request.allow_replication_factor_change
+            image,
+            moves,
+            topic_settings(context, image),
+            allow_factor_change=request.allow_replication_factor_change,
         )
 
     def respond(results: list[PartitionResult]) -> Fields:

@@ -15,6 +15,7 @@ from ottla.base.errors import OttlaError, ProtocolError, StorageError
 from ottla.handlers.context import Context
 from ottla.metadata.controller import Decision
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.topic_settings import TopicSettings, settings_of
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, message_of
 
 log = logging.getLogger("ottla.handlers")
@@ -47,3 +48,8 @@ def ask_controller(
 
     context.services.controller.submit(decide).when_done(done)
     return answer
+
+
+def topic_settings(context: Context, image: MetadataImage) -> TopicSettings:
+    """As of the image that is decided on, which may be newer than what this broker acts on."""
+    return settings_of(image, context.services.broker_id, context.services.config)

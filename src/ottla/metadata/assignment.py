@@ -39,8 +39,8 @@ def check_replicas(
 
 
 def first_state(image: MetadataImage, index: int, replicas: Sequence[int]) -> StateContent:
-    """The replicas that are alive begin in sync, the first of them leads."""
-    live = tuple(replica for replica in replicas if image.is_live(replica))
+    """The replicas that are alive and stay begin in sync, the first of them leads."""
+    live = tuple(replica for replica in replicas if image.may_lead(replica))
     if not live:
         raise refused(
             f"All brokers specified in the manual partition assignment for partition {index} "

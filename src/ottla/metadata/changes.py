@@ -164,11 +164,13 @@ class _Draft:
         broker_id = _broker_id(update.path, name)
         brokers = self._table("brokers")
         if update.content is not None:
-            brokers[broker_id] = _registration(broker_id, update, fenced=False)
+            brokers[broker_id] = _registration(broker_id, update, alive=True)
         elif paths.broker_epoch(broker_id) not in self._changed("versions"):
             brokers.pop(broker_id, None)
         elif broker_id in brokers:
-            brokers[broker_id] = replace(brokers[broker_id], epoch=-1, fenced=True)
+            brokers[broker_id] = replace(
+                brokers[broker_id], epoch=-1, fenced=True, shutting_down=False, unclean=False
+            )
 
     def take_broker_epoch(self, update: NodeUpdate, name: str) -> None:
         """The lasting node: the cluster knows the broker as long as it is there."""
@@ -176,8 +178,8 @@ class _Draft:
         brokers = self._table("brokers")
         if update.content is not None:
             known = brokers.get(broker_id)
-            if known is None or known.fenced:
-                brokers[broker_id] = _registration(broker_id, update, fenced=True)
+            if known is None or known.epoch == -1:
+                brokers[broker_id] = _registration(broker_id, update, alive=False)
         elif paths.broker_id(broker_id) not in self._changed("versions"):
             brokers.pop(broker_id, None)
 
@@ -230,14 +232,16 @@ def _entity_name(path: str, name: str) -> str:
         raise DamagedNode(path, "its name is not one that was escaped") from cause
 
 
-def _registration(broker_id: int, update: NodeUpdate, *, fenced: bool) -> BrokerRegistration:
+def _registration(broker_id: int, update: NodeUpdate, *, alive: bool) -> BrokerRegistration:
     content = nodes.read_broker(update.path, update.content or b"")
     return BrokerRegistration(
         broker_id=broker_id,
-        epoch=-1 if fenced else update.created,
+        epoch=update.created if alive else -1,
         endpoints=content.endpoints,
         rack=content.rack,
-        fenced=fenced,
+        fenced=content.fenced or not alive,
+        shutting_down=content.shutting_down and alive,
+        unclean=content.unclean and alive,
         security_protocols=content.security_protocols,
     )
 

@@ -66,9 +66,12 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """`fenced`: known to the cluster, but not alive; it keeps its replicas and leads nothing.
+    """`fenced`: known to the cluster, but dead or not yet serving; it keeps its replicas and leads
+    nothing.
 
-    `epoch` tells one life of a broker from the next; -1 while it is fenced.
+    `epoch` tells one life of a broker from the next; -1 while it is dead. `shutting_down`: it is
+    about to leave and takes over nothing. `unclean`: it comes back after a loss of power and may
+    have lost records; so until it has left every set of those who have them.
     """
 
     broker_id: int
@@ -76,6 +79,8 @@ class BrokerRegistration:
     endpoints: Mapping[str, tuple[str, int]]
     rack: str | None = None
     fenced: bool = False
+    shutting_down: bool = False
+    unclean: bool = False
     security_protocols: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -113,8 +118,17 @@ class MetadataImage:
         return [broker for broker in self.brokers.values() if not broker.fenced]
 
     def is_live(self, broker_id: int) -> bool:
+        """Whether it is there and serves."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
+
+    def may_lead(self, broker_id: int) -> bool:
+        """Whether it may take over a partition; whether it knows enough is another question."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.shutting_down
+
+    def unclean_brokers(self) -> frozenset[int]:
+        return frozenset(broker.broker_id for broker in self.brokers.values() if broker.unclean)
 
     def reassigning(self) -> Iterator[tuple[str, int, PartitionState]]:
         for topic in self.topics.values():

@@ -52,6 +52,9 @@ class BrokerContent(NamedTuple):
     endpoints: dict[str, tuple[str, int]]
     security_protocols: dict[str, str]
     rack: str | None
+    fenced: bool = False
+    shutting_down: bool = False
+    unclean: bool = False
 
 
 def encode(content: Mapping[str, Any]) -> bytes:
@@ -132,6 +135,10 @@ def broker_content(
     security_protocols: Mapping[str, str],
     rack: str | None,
     timestamp_ms: int = 0,
+    *,
+    fenced: bool = False,
+    shutting_down: bool = False,
+    unclean: bool = False,
 ) -> bytes:
     """Endpoints are by listener name; the first is the one that the oldest clients are told."""
     host, port = next(iter(endpoints.values()), (None, -1))
@@ -147,6 +154,8 @@ def broker_content(
     }
     if rack is not None:
         fields["rack"] = rack
+    flags = (("fenced", fenced), ("shutting_down", shutting_down), ("unclean", unclean))
+    fields.update((name, True) for name, is_so in flags if is_so)
     return encode(fields)
 
 
@@ -160,7 +169,14 @@ def read_broker(path: str, content: bytes) -> BrokerContent:
     if rack is not None and not isinstance(rack, str):
         raise DamagedNode(path, "rack is not a text")
     endpoints = dict(_read_endpoint(path, text) for text in texts)
-    return BrokerContent(endpoints, protocols, rack)
+    return BrokerContent(
+        endpoints,
+        protocols,
+        rack,
+        _read_flag(path, fields, "fenced"),
+        _read_flag(path, fields, "shutting_down"),
+        _read_flag(path, fields, "unclean"),
+    )
 
 
 def configs(values: Mapping[str, str]) -> bytes:
@@ -282,6 +298,13 @@ def _read_int(path: str, fields: JsonObject, name: str) -> int:
     value = fields.get(name)
     if type(value) is not int:
         raise DamagedNode(path, f"{name} is not a number")
+    return value
+
+
+def _read_flag(path: str, fields: JsonObject, name: str) -> bool:
+    value = fields.get(name, False)
+    if type(value) is not bool:
+        raise DamagedNode(path, f"{name} is neither true nor false")
     return value
 
 

@@ -8,6 +8,8 @@ CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 FEATURES = "/feature"
+TOPIC_DELETIONS = "/admin/delete_topics"
+"""Its version grows with every deletion: see `partition_writes`."""
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 BROKER_IDS = "/brokers/ids/"

@@ -264,6 +264,10 @@ def decide_delete_topics(
             result.error_message = "The provided topic name maps to an ID already supplied."
         else:
             writes += _deletion_writes(topic)
+    if writes:
+        # States are written on versions, and those of a topic made anew begin again.
+        version = image.version_of(paths.TOPIC_DELETIONS)
+        writes.append(Write(paths.TOPIC_DELETIONS, b"{}", version))
     return decided(image, writes, results)
 
 

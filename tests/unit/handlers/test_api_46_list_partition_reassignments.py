@@ -9,6 +9,7 @@ import pytest
 from ottla.handlers import api_46_list_partition_reassignments as module
 from ottla.metadata.controller import Reassignment, decide_alter_reassignments
 from tests.unit.handlers.fakes import FakeServices, ask, create_topic
+from tests.unit.metadata.builders import SETTINGS
 
 Move = tuple[str, int, list[int], list[int], list[int]]
 T0: Move = ("t", 0, [2, 1], [2], [1])
@@ -30,7 +31,7 @@ def test_listed(asked: dict[str, list[int]] | None, expected: list[Move]) -> Non
     create_topic(services, "t", (1,), (1,))
     create_topic(services, "u", (1,), (1,))
     moves = [Reassignment("t", 0, (2,)), Reassignment("u", 1, (1, 2))]
-    services.controller.submit(lambda image: decide_alter_reassignments(image, moves))
+    services.controller.submit(lambda image: decide_alter_reassignments(image, moves, SETTINGS))
     topics = None
     if asked is not None:
         topics = [{"name": name, "partition_indexes": found} for name, found in asked.items()]

@@ -10,6 +10,7 @@ from ottla.base.deferred import Deferred
 from ottla.metadata import nodes
 from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.changes import apply, image_from_snapshot
+from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import (
     CreateResult,
     Decision,
@@ -19,6 +20,7 @@ from ottla.metadata.controller import (
 )
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.memory_store import MemoryStore
+from ottla.metadata.topic_settings import TopicSettings
 
 R = TypeVar("R")
 CLUSTER_ID = "9B0Gb9fHTdyps9xXL8uT-Q"
@@ -37,6 +39,9 @@ class Uuids:
 
 def registration(broker: int, rack: str | None = None) -> bytes:
     return nodes.broker_content({"PLAINTEXT": (f"host{broker}", 9092)}, {}, rack)
+
+
+SETTINGS = TopicSettings(BrokerConfig({"min.insync.replicas": "2"}))
 
 
 class Cluster:

@@ -29,7 +29,7 @@ from ottla.metadata.features import FINALIZED
 from ottla.metadata.image import PartitionState
 from ottla.metadata.nodes import DamagedNode, StateContent
 from ottla.metadata.store import Change, NodeUpdate, Snapshot, Write
-from tests.unit.metadata.builders import CLUSTER_ID, Cluster, registration
+from tests.unit.metadata.builders import CLUSTER_ID, SETTINGS, Cluster, registration
 
 
 def test_an_empty_store_gives_an_empty_image() -> None:
@@ -288,7 +288,7 @@ def delete(cluster: Cluster, name: str, _: int) -> None:
 
 
 def elect(cluster: Cluster, name: str, kind: int) -> None:
-    cluster.run(lambda image: decide_elect_leaders(image, [(name, 0)], kind % 2))
+    cluster.run(lambda image: decide_elect_leaders(image, [(name, 0)], kind % 2, SETTINGS))
 
 
 def create(cluster: Cluster, name: str, count: int) -> None:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.metadata.changes import apply
 from ottla.metadata.controller import PartitionResult, decide_alter_reassignments
 from ottla.metadata.decision import decided
 from ottla.metadata.image import PartitionState
-from ottla.metadata.reassignment import Reassignment, maybe_complete, partition_writes
+from ottla.metadata.partition_writes import PartitionWrites
+from ottla.metadata.reassignment import Reassignment, maybe_complete
 from ottla.metadata.store import VersionConflict
 from ottla.protocol.error_codes import (
     INVALID_REPLICA_ASSIGNMENT,
@@ -25,7 +25,7 @@ from ottla.protocol.error_codes import (
     NONE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.unit.metadata.builders import Cluster
+from tests.unit.metadata.builders import SETTINGS, Cluster
 
 
 def a_cluster() -> Cluster:
@@ -39,7 +39,10 @@ def move(
 ) -> PartitionResult:
     (result,) = cluster.run(
         lambda image: decide_alter_reassignments(
-            image, [Reassignment("t", 0, replicas)], allow_factor_change=allow_factor_change
+            image,
+            [Reassignment("t", 0, replicas)],
+            SETTINGS,
+            allow_factor_change=allow_factor_change,
         )
     )
     return result
@@ -53,10 +56,13 @@ def catch_up(cluster: Cluster, *replicas: int) -> None:
     """These join the in-sync set, as their leader would propose it; a move may be done then."""
     state = partition(cluster)
     joined = replace(state, in_sync=(*state.in_sync, *replicas))
-    changed = {0: maybe_complete(joined, cluster.image.is_live)}
-    cluster.run(
-        lambda image: decided(image, partition_writes(image, image.topics["t"], changed), None)
-    )
+    write(cluster, maybe_complete(joined, cluster.image.may_lead, 2))
+
+
+def write(cluster: Cluster, state: PartitionState) -> None:
+    writes = PartitionWrites(cluster.image)
+    writes.add(cluster.image.topics["t"], 0, state)
+    cluster.run(lambda image: decided(image, writes.operations(), None))
 
 
 def test_a_move_from_order_to_end() -> None:
@@ -115,8 +121,8 @@ def test_the_last_in_sync_replica_is_not_removed_before_another_is_in_sync() -> 
 
 def test_a_new_leader_must_be_alive() -> None:
     state = PartitionState(1, 0, (3, 1), (1, 3), adding=(3,), removing=(1,))
-    assert maybe_complete(state, lambda broker: broker == 1) is state
-    assert maybe_complete(state, lambda broker: True).leader == 3
+    assert maybe_complete(state, lambda broker: broker == 1, 2) is state
+    assert maybe_complete(state, lambda broker: True, 2).leader == 3
 
 
 def test_cancelled_as_if_it_had_never_been() -> None:
@@ -136,9 +142,7 @@ def test_a_leader_that_was_being_added_steps_down_when_cancelled() -> None:
     move(cluster, (3, 4))
     catch_up(cluster, 3)
     led = replace(partition(cluster), leader=3, leader_epoch=5)
-    cluster.run(
-        lambda image: decided(image, partition_writes(image, image.topics["t"], {0: led}), None)
-    )
+    write(cluster, led)
     move(cluster, None)
     state = partition(cluster)
     assert (state.leader, state.leader_epoch, state.in_sync) == (1, 6, (1, 2))
@@ -148,11 +152,7 @@ def test_a_move_that_only_its_newcomers_could_serve_is_not_cancelled() -> None:
     cluster = a_cluster()
     move(cluster, (3, 4))
     only_new = replace(partition(cluster), leader=3, leader_epoch=5, in_sync=(3,))
-    cluster.run(
-        lambda image: decided(
-            image, partition_writes(image, image.topics["t"], {0: only_new}), None
-        )
-    )
+    write(cluster, only_new)
     assert move(cluster, None).error_code == INVALID_REPLICA_ASSIGNMENT
     assert partition(cluster).replicas == (3, 4, 1, 2)
 
@@ -189,6 +189,7 @@ def test_each_order_sees_the_one_before() -> None:
                 Reassignment("nope", 0, None),
                 Reassignment("t", 1, (9,)),
             ],
+            SETTINGS,
         )
     )
     assert [result.error_code for result in results] == [
@@ -205,10 +206,8 @@ def test_each_order_sees_the_one_before() -> None:
 
 def test_an_in_sync_set_that_changed_meanwhile_stops_the_move() -> None:
     cluster = a_cluster()
-    decision = decide_alter_reassignments(cluster.image, [Reassignment("t", 0, (3,))])
-    shrunk = replace(partition(cluster), in_sync=(1,))
-    writes = partition_writes(cluster.image, cluster.image.topics["t"], {0: shrunk})
-    cluster.image = apply(cluster.image, cluster.store.commit(writes))
+    decision = decide_alter_reassignments(cluster.image, [Reassignment("t", 0, (3,))], SETTINGS)
+    write(cluster, replace(partition(cluster), in_sync=(1,)))
     with pytest.raises(VersionConflict):
         cluster.store.commit(decision.writes)
 

@@ -38,7 +38,7 @@ from ottla.protocol.error_codes import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.unit.metadata.builders import Cluster, Uuids, any_configs
+from tests.unit.metadata.builders import SETTINGS, Cluster, Uuids, any_configs
 
 
 def decide(
@@ -189,7 +189,7 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     )
     assert [(result.name, result.error_code) for result in results] == [("t", NONE), ("u", NONE)]
     assert results[1].topic_id == topic_id
-    assert set(cluster.store.load().nodes) == before
+    assert set(cluster.store.load().nodes) == before | {paths.TOPIC_DELETIONS}
     assert cluster.same_as_store()
 
 
@@ -262,7 +262,9 @@ def test_more_partitions_by_hand() -> None:
 def test_partitions_while_a_move_is_under_way() -> None:
     cluster = Cluster(brokers=(1, 2), dead=(3,))
     cluster.create_on("t", (1,))
-    cluster.run(lambda image: decide_alter_reassignments(image, [Reassignment("t", 0, (3,))]))
+    cluster.run(
+        lambda image: decide_alter_reassignments(image, [Reassignment("t", 0, (3,))], SETTINGS)
+    )
     cluster.run(lambda image: decide_create_partitions(image, [MorePartitions("t", 2)]))
     topic = cluster.image.topics["t"]
     assert len(topic.partitions[1].replicas) == 1, "the move's extra replica is not counted"
