@@ -46,6 +46,13 @@ class Deferred(Generic[T]):
         else:
             self._callbacks.append(callback)
 
+    def tell(self, other: Deferred[T]) -> None:
+        """What came of this one comes of `other`; for a `when_done`."""
+        if self._error is not None:
+            other.fail(self._error)
+        else:
+            other.resolve(self.result())
+
     def _finish(self) -> None:
         self.done = True
         callbacks, self._callbacks = self._callbacks, []

@@ -51,3 +51,17 @@ def test_all_of_waits_for_the_last_and_tells_a_failure() -> None:
 
 def test_all_of_nothing_is_done() -> None:
     assert all_of([]).done
+
+
+def test_one_tells_another_what_came_of_it() -> None:
+    source: Deferred[int] = Deferred()
+    target: Deferred[int] = Deferred()
+    source.when_done(lambda done: done.tell(target))
+    source.resolve(3)
+    assert target.result() == 3
+    failed: Deferred[int] = Deferred()
+    failed.fail(ValueError("no"))
+    told: Deferred[int] = Deferred()
+    failed.tell(told)
+    with pytest.raises(ValueError, match="no"):
+        told.result()

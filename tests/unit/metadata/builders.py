@@ -37,8 +37,21 @@ class Uuids:
         return uuid.uuid5(uuid.NAMESPACE_OID, str(self.count))
 
 
-def registration(broker: int, rack: str | None = None) -> bytes:
-    return nodes.broker_content({"PLAINTEXT": (f"host{broker}", 9092)}, {}, rack)
+def registration(
+    broker: int,
+    rack: str | None = None,
+    fenced: bool = False,
+    shutting_down: bool = False,
+    unclean: bool = False,
+) -> bytes:
+    return nodes.broker_content(
+        {"PLAINTEXT": (f"host{broker}", 9092)},
+        {},
+        rack,
+        fenced=fenced,
+        shutting_down=shutting_down,
+        unclean=unclean,
+    )
 
 
 SETTINGS = TopicSettings(BrokerConfig({"min.insync.replicas": "2"}))

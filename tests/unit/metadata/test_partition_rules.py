@@ -27,8 +27,13 @@ def changed(
     return change.built()
 
 
-def led_by(leader: int, *in_sync: int, **others: tuple[int, ...]) -> PartitionState:
-    return replace(PartitionState(leader, 5, (1, 2, 3), in_sync), **others)
+def led_by(
+    leader: int,
+    *in_sync: int,
+    eligible: tuple[int, ...] = (),
+    last_known: tuple[int, ...] = (),
+) -> PartitionState:
+    return PartitionState(leader, 5, (1, 2, 3), in_sync, eligible=eligible, last_known=last_known)
 
 
 def test_nothing_is_changed_for_nothing() -> None:
