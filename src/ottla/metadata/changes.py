@@ -334,7 +334,12 @@ def _merge_partition(
 
 def _content_of(state: PartitionState) -> StateContent:
     return StateContent(
-        state.leader, state.leader_epoch, state.in_sync, state.eligible, state.last_known
+        state.leader,
+        state.leader_epoch,
+        state.in_sync,
+        state.eligible,
+        state.last_known,
+        state.unclean_epoch,
     )
 
 
@@ -362,4 +367,5 @@ def _checked_state(
         removing=removing,
         eligible=state.eligible,
         last_known=state.last_known,
+        unclean_epoch=state.unclean_epoch,
     )

@@ -29,7 +29,8 @@ class PartitionState:
 
     `replicas` ends with those to be removed while a reassignment is under way. `eligible` are
     replicas outside the in-sync set that have everything committed (KIP-966), `last_known` the
-    leaders before the last one was lost.
+    leaders before the last one was lost. `unclean_epoch` is the leader epoch of the last election
+    that may have lost something; -1 if there was none.
     """
 
     leader: int
@@ -41,6 +42,7 @@ class PartitionState:
     removing: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
+    unclean_epoch: int = -1
 
     def is_reassigning(self) -> bool:
         return bool(self.adding or self.removing)

@@ -63,7 +63,9 @@ def decide_in_sync_changes(
         changed = PartitionChange(
             state, image.may_lead, settings.min_in_sync(topic), in_sync=proposal.in_sync
         ).built()
-        refused[-1] = not writes.add(topic, proposal.partition, changed)
+        # Also where nothing changes: the version must grow, so that a proposal that was lost can't
+        # be accepted any more (Z4).
+        writes.write(topic, proposal.partition, changed)
         for broker, _ in proposal.joining:
             writes.check(paths.broker_id(broker))
             writes.check(paths.broker_epoch(broker))
@@ -79,6 +81,8 @@ def _may_be_taken(
         return False
     members = set(proposal.in_sync)
     if leader not in members or not members <= set(state.replicas):
+        return False
+    if len(members) != len(proposal.in_sync):
         return False
     if members - set(state.in_sync) != {broker for broker, _ in proposal.joining}:
         return False

@@ -46,6 +46,7 @@ class StateContent(NamedTuple):
     in_sync: tuple[int, ...]
     eligible: tuple[int, ...]
     last_known: tuple[int, ...]
+    unclean_epoch: int = -1
 
 
 class BrokerContent(NamedTuple):
@@ -116,6 +117,8 @@ def partition_state(controller_epoch: int, state: StateContent) -> bytes:
         fields["eligible"] = state.eligible
     if state.last_known:
         fields["last_known"] = state.last_known
+    if state.unclean_epoch != -1:
+        fields["unclean_epoch"] = state.unclean_epoch
     return encode(fields)
 
 
@@ -127,6 +130,7 @@ def read_partition_state(path: str, content: bytes) -> StateContent:
         _read_ids(path, fields.get("isr"), "isr"),
         _read_ids(path, fields.get("eligible", ()), "eligible"),
         _read_ids(path, fields.get("last_known", ()), "last_known"),
+        _read_int(path, fields, "unclean_epoch") if "unclean_epoch" in fields else -1,
     )
 
 

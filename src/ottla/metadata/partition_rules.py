@@ -63,14 +63,23 @@ class PartitionChange:
         if leader == NO_BROKER:
             leader, in_sync, eligible = self._elected_outside(in_sync, eligible)
         old = self.state
+        epoch = old.leader_epoch + (leader != old.leader or self.new_epoch)
         return replace(
             old,
             leader=leader,
-            leader_epoch=old.leader_epoch + (leader != old.leader or self.new_epoch),
+            leader_epoch=epoch,
             in_sync=in_sync,
             eligible=eligible,
             last_known=self._last_known(leader, in_sync),
+            unclean_epoch=epoch if self._may_lose(leader) else old.unclean_epoch,
         )
+
+    def _may_lose(self, leader: int) -> bool:
+        """Whether this election may take back what was committed."""
+        old = self.state
+        if leader in (old.leader, NO_BROKER):
+            return False
+        return leader in self.unknowing or leader not in (*old.in_sync, *old.eligible)
 
     def _members(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The in-sync set without those who must leave, and who is eligible beside it."""

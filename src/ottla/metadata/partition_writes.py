@@ -42,9 +42,14 @@ class PartitionWrites:
 
     def add(self, topic: TopicImage, index: int, state: PartitionState) -> bool:
         """False if nothing changes."""
-        old = topic.partitions[index]
-        if state == old:
+        if state == topic.partitions[index]:
             return False
+        self.write(topic, index, state)
+        return True
+
+    def write(self, topic: TopicImage, index: int, state: PartitionState) -> None:
+        """Whether anything changes or not: the version grows."""
+        old = topic.partitions[index]
         write = state_write(self.image, topic.name, index, state)
         self._states[topic.name, index] = state
         self._writes.append(write)
@@ -54,7 +59,6 @@ class PartitionWrites:
         if _assignment(state) != _assignment(old) and topic.name not in self._moved_topics:
             self._moved_topics[topic.name] = None
             self._bytes += 32 * len(topic.partitions)
-        return True
 
     def check(self, path: str) -> None:
         """The commit rests on this node being as the image has it."""
@@ -99,7 +103,12 @@ class PartitionWrites:
 def state_write(image: MetadataImage, topic: str, index: int, state: PartitionState) -> Write:
     """On top of the version of the partition that `image` has."""
     content = StateContent(
-        state.leader, state.leader_epoch, state.in_sync, state.eligible, state.last_known
+        state.leader,
+        state.leader_epoch,
+        state.in_sync,
+        state.eligible,
+        state.last_known,
+        state.unclean_epoch,
     )
     version = image.topics[topic].partitions[index].partition_epoch
     encoded = nodes.partition_state(image.controller_epoch, content)

@@ -2,7 +2,8 @@
 
 A conflict says that one of many does not fit any more. Then the image is brought up to date and
 each is decided alone, so that one partition does not hold up the others. Never fails: what went
-wrong is an outcome, and what the outcomes mean is said in `replication.effects`.
+wrong is an outcome. REFUSED means that nothing of the proposal is in the store, nor will be;
+UNKNOWN that the store did not answer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ottla.metadata.in_sync import decide_in_sync_changes
 from ottla.metadata.partition_writes import PARTITIONS_MAX
 from ottla.metadata.store import Change, MetadataStore, StoreUnavailable, VersionConflict
 from ottla.metadata.topic_settings import TopicSettings
-from ottla.replication.effects import InSyncOutcome, InSyncProposal
+from ottla.replication.effects import InSyncProposal, Outcome
 from ottla.runtime.store_lane import StoreLane
 
 log = logging.getLogger("ottla.runtime")
@@ -31,7 +32,7 @@ ATTEMPTS_MAX = 3
 class InSyncDoor(Protocol):
     """What a partition's driver needs of the writer."""
 
-    def propose(self, proposal: InSyncProposal) -> Deferred[InSyncOutcome]: ...
+    def propose(self, proposal: InSyncProposal) -> Deferred[Outcome]: ...
 
 
 class ImageSource(Protocol):
@@ -47,7 +48,7 @@ class _Asked:
 
     def __init__(self, proposal: InSyncProposal) -> None:
         self.proposal = proposal
-        self.answer: Deferred[InSyncOutcome] = Deferred()
+        self.answer: Deferred[Outcome] = Deferred()
         self.attempts = 0
 
 
@@ -72,7 +73,7 @@ class InSyncWriter:
         self._alone: deque[_Asked] = deque()
         self._is_busy = False
 
-    def propose(self, proposal: InSyncProposal) -> Deferred[InSyncOutcome]:
+    def propose(self, proposal: InSyncProposal) -> Deferred[Outcome]:
         asked = _Asked(proposal)
         self._waiting.append(asked)
         if len(self._waiting) == 1 and not self._is_busy:
@@ -103,7 +104,7 @@ class InSyncWriter:
     def _write(self, batch: list[_Asked]) -> None:
         if self._store.is_fenced():
             for asked in batch:
-                asked.answer.resolve(InSyncOutcome.NOT_WRITTEN)
+                asked.answer.resolve(Outcome.REFUSED)
             return
         decision = decide_in_sync_changes(
             self._source.image,
@@ -115,7 +116,7 @@ class InSyncWriter:
         for asked, refused in zip(batch, decision.refused, strict=True):
             asked.attempts += 1
             if refused:
-                asked.answer.resolve(self._refusal(asked.proposal))
+                asked.answer.resolve(Outcome.REFUSED)
             else:
                 taken.append(asked)
         if not taken:
@@ -132,9 +133,9 @@ class InSyncWriter:
             return
         except (StoreUnavailable, StorageError) as failure:
             log.warning("%d in-sync sets could not be written: %s", len(batch), failure)
-            told = InSyncOutcome.UNKNOWN
+            told = Outcome.UNKNOWN
         else:
-            told = InSyncOutcome.STORED
+            told = Outcome.STORED
         self._done(batch, told)
 
     def _again(self, batch: list[_Asked]) -> None:
@@ -143,18 +144,12 @@ class InSyncWriter:
             if asked.attempts < ATTEMPTS_MAX:
                 self._alone.append(asked)
             else:
-                asked.answer.resolve(self._refusal(asked.proposal))
+                asked.answer.resolve(Outcome.REFUSED)
         self._is_busy = False
         self._next()
 
-    def _done(self, batch: list[_Asked], told: InSyncOutcome) -> None:
+    def _done(self, batch: list[_Asked], told: Outcome) -> None:
         self._is_busy = False
         for asked in batch:
             asked.answer.resolve(told)
         self._next()
-
-    def _refusal(self, proposal: InSyncProposal) -> InSyncOutcome:
-        state = self._source.image.partition(proposal.topic, proposal.partition)
-        if state is not None and state.partition_epoch == proposal.partition_epoch:
-            return InSyncOutcome.NOT_WRITTEN
-        return InSyncOutcome.REFUSED

@@ -178,6 +178,7 @@ class LocalReplicas:
             state.partition_epoch,
             state.replicas,
             state.in_sync,
+            state.unclean_epoch,
         )
         partition.assume(self._broker_id, assigned, self._clock.monotonic_ms())
 

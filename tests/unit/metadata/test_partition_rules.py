@@ -134,7 +134,9 @@ def test_who_may_have_lost_records_waits_for_the_eligible() -> None:
 
 def test_the_last_one_who_may_know_anything_stays() -> None:
     state = led_by(-1, 1, last_known=(1,))
-    assert changed(state, 1, unknowing={1}) == replace(state, leader=1, leader_epoch=6)
+    assert changed(state, 1, unknowing={1}) == replace(
+        state, leader=1, leader_epoch=6, unclean_epoch=6
+    )
 
 
 def test_an_unclean_election_takes_the_last_leader_then_anybody() -> None:
@@ -143,12 +145,14 @@ def test_an_unclean_election_takes_the_last_leader_then_anybody() -> None:
     elected = changed(state, 2, 3, unclean=True)
     assert (elected.leader, elected.leader_epoch, elected.in_sync) == (3, 6, (3,))
     assert (elected.eligible, elected.last_known) == ((), (9, 3))
+    assert elected.unclean_epoch == 6, "others may have to cut off what was committed"
     assert changed(state, 2, unclean=True).leader == 2
     assert changed(state, 9, unclean=True).leader == -1
 
 
 def test_an_unclean_election_is_clean_where_it_can_be() -> None:
-    assert changed(led_by(-1, 2), 1, 2, unclean=True).leader == 2
+    clean = changed(led_by(-1, 2), 1, 2, unclean=True)
+    assert (clean.leader, clean.unclean_epoch) == (2, -1)
     assert changed(led_by(-1, 2, eligible=(3,)), 1, 3, unclean=True).in_sync == (3,)
 
 

@@ -19,14 +19,13 @@ from ottla.metadata.controller import TopicSelection, decide_delete_topics
 from ottla.metadata.image import MetadataImage, PartitionState
 from ottla.metadata.store import Change, Operation, StoreUnavailable, Write
 from ottla.metadata.topic_settings import TopicSettings
-from ottla.replication.effects import InSyncOutcome, InSyncProposal
+from ottla.replication.effects import InSyncProposal, Outcome
 from ottla.runtime.in_sync_writer import InSyncWriter
 from ottla.runtime.store_lane import StoreLane
 from tests.unit.metadata.builders import SETTINGS, Cluster, registration
 
 R = TypeVar("R")
-STORED, REFUSED = InSyncOutcome.STORED, InSyncOutcome.REFUSED
-NOT_WRITTEN, UNKNOWN = InSyncOutcome.NOT_WRITTEN, InSyncOutcome.UNKNOWN
+STORED, REFUSED, UNKNOWN = Outcome.STORED, Outcome.REFUSED, Outcome.UNKNOWN
 
 
 class HeldPool:
@@ -111,7 +110,7 @@ class Leader:
                 self.posted.popleft()()
 
 
-def outcomes(leader: Leader, *asked: Deferred[InSyncOutcome]) -> list[InSyncOutcome]:
+def outcomes(leader: Leader, *asked: Deferred[Outcome]) -> list[Outcome]:
     leader.run()
     return [each.result() for each in asked]
 
@@ -161,16 +160,22 @@ def replace_content(path: str, content: bytes) -> Operation:
 @pytest.mark.parametrize("epoch", [-1, 1])
 def test_only_in_the_epoch_that_it_leads_in(epoch: int) -> None:
     leader = Leader()
-    assert outcomes(leader, leader.propose(0, 1, 2, epoch=epoch)) == [NOT_WRITTEN]
+    assert outcomes(leader, leader.propose(0, 1, 2, epoch=epoch)) == [REFUSED]
     assert leader.commits == 0
 
 
-@pytest.mark.parametrize("members", [(2, 3), (1, 2, 9), (1, 2, 3)])
+@pytest.mark.parametrize("members", [(2, 3), (1, 2, 9), (1, 2, 2)])
 def test_nonsense_is_not_written(members: tuple[int, ...]) -> None:
     leader = Leader()
     proposal = InSyncProposal("t", 0, 0, 0, members, ((9, 1),) if 9 in members else ())
-    assert outcomes(leader, leader.writer.propose(proposal)) == [NOT_WRITTEN]
+    assert outcomes(leader, leader.writer.propose(proposal)) == [REFUSED]
     assert leader.commits == 0
+
+
+def test_the_set_as_it_is_makes_the_version_grow() -> None:
+    leader = Leader()
+    assert outcomes(leader, leader.propose(0, 1, 2, 3)) == [STORED]
+    assert (leader.state().in_sync, leader.state().partition_epoch) == ((1, 2, 3), 1)
 
 
 def test_who_joins_must_be_named() -> None:
@@ -178,7 +183,7 @@ def test_who_joins_must_be_named() -> None:
     shrunk(leader)
     version = leader.state().partition_epoch
     asked = leader.writer.propose(InSyncProposal("t", 0, 0, version, (1, 2), ()))
-    assert outcomes(leader, asked) == [NOT_WRITTEN]
+    assert outcomes(leader, asked) == [REFUSED]
 
 
 @pytest.mark.parametrize("what", ["dead", "fenced", "stopping", "unclean", "another life"])
@@ -193,7 +198,7 @@ def test_who_is_not_there_to_stay_does_not_join(what: str) -> None:
     leader.refresh()
     if what not in ("dead", "another life"):
         life = leader.image.brokers[2].epoch
-    assert outcomes(leader, leader.propose(0, 1, 2, life=life)) == [NOT_WRITTEN]
+    assert outcomes(leader, leader.propose(0, 1, 2, life=life)) == [REFUSED]
     assert leader.state().in_sync == (1,)
 
 
@@ -219,7 +224,7 @@ def test_what_the_leader_does_not_know_yet_is_checked_by_the_store(what: str) ->
         leader.store.commit(
             [replace_content(paths.broker_id(2), registration(2, shutting_down=True))]
         )
-    assert outcomes(leader, asked) == [NOT_WRITTEN]
+    assert outcomes(leader, asked) == [REFUSED]
     assert leader.state().in_sync == (1,)
 
 
@@ -228,7 +233,7 @@ def test_a_topic_made_again_is_another_one() -> None:
     asked = leader.propose(0, 1)
     leader.cluster.run(lambda image: decide_delete_topics(image, [TopicSelection("t")]))
     leader.cluster.create_on("t", (3, 2, 1), (2, 3, 1))
-    assert outcomes(leader, asked) == [NOT_WRITTEN]
+    assert outcomes(leader, asked) == [REFUSED]
     assert leader.state().in_sync == (3, 2, 1)
 
 
@@ -255,7 +260,7 @@ def test_a_store_that_does_not_answer_leaves_it_open() -> None:
 def test_who_cannot_be_sure_of_its_session_writes_nothing() -> None:
     leader = Leader()
     leader.fenced = True
-    assert outcomes(leader, leader.propose(0, 1)) == [NOT_WRITTEN]
+    assert outcomes(leader, leader.propose(0, 1)) == [REFUSED]
     assert leader.commits == 0
 
 
@@ -279,9 +284,9 @@ def test_proposals_made_while_another_is_written_wait_for_it() -> None:
 def test_who_proposes_again_at_once_does_not_block_the_loop() -> None:
     leader = Leader()
     leader.fenced = True
-    seen: list[InSyncOutcome] = []
+    seen: list[Outcome] = []
 
-    def again(outcome: Deferred[InSyncOutcome]) -> None:
+    def again(outcome: Deferred[Outcome]) -> None:
         seen.append(outcome.result())
         if len(seen) == 3:
             leader.fenced = False
@@ -289,4 +294,4 @@ def test_who_proposes_again_at_once_does_not_block_the_loop() -> None:
 
     leader.propose(0, 1).when_done(again)
     leader.run()
-    assert seen[:4] == [NOT_WRITTEN, NOT_WRITTEN, NOT_WRITTEN, STORED]
+    assert seen[:4] == [REFUSED, REFUSED, REFUSED, STORED]
