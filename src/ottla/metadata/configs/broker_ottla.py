@@ -1,6 +1,7 @@
-"""Settings that Kafka 4.3 does not have: our own under `ottla.`, and names from its ZooKeeper days.
+"""Settings that Kafka 4.3 does not have: our own under `ottla.`, and names of the past.
 
-The latter stand in many a server.properties; they are shown only where they are set.
+The latter stand in many a server.properties; they are shown only where they are set. Those of
+ZooKeeper are in `broker_zookeeper`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from ottla.metadata.configs.definition import (
     boolean,
     integer,
     long,
-    password,
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import PAST, ZOOKEEPER
+from ottla.metadata.configs.reasons import PAST
 from ottla.metadata.configs.validators import HostAndPort, at_least
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -36,26 +36,6 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "Where /metrics, /healthz and /readyz are served, as host:port; port 0 takes a free "
             "one, nothing turns it off."
         ),
-    ),
-    *without_effect(
-        ZOOKEEPER,
-        string("zookeeper.connect", None, hidden=True),
-        integer("zookeeper.connection.timeout.ms", None, hidden=True),
-        integer("zookeeper.max.in.flight.requests", 10, at_least(1), hidden=True),
-        integer("zookeeper.session.timeout.ms", 18_000, hidden=True),
-        boolean("zookeeper.set.acl", False, hidden=True),
-        string("zookeeper.clientCnxnSocket", None, hidden=True),
-        string("zookeeper.ssl.cipher.suites", None, hidden=True),
-        boolean("zookeeper.ssl.client.enable", False, hidden=True),
-        string("zookeeper.ssl.enabled.protocols", None, hidden=True),
-        string("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", hidden=True),
-        string("zookeeper.ssl.keystore.location", None, hidden=True),
-        password("zookeeper.ssl.keystore.password", hidden=True),
-        string("zookeeper.ssl.keystore.type", None, hidden=True),
-        string("zookeeper.ssl.protocol", "TLSv1.2", hidden=True),
-        string("zookeeper.ssl.truststore.location", None, hidden=True),
-        password("zookeeper.ssl.truststore.password", hidden=True),
-        string("zookeeper.ssl.truststore.type", None, hidden=True),
     ),
     *without_effect(
         PAST,

@@ -187,5 +187,7 @@ def class_name(name: str, default: str | None, *, mode: str = READ_ONLY) -> Conf
     return ConfigDefinition(name, values.CLASS, default, None, "", mode=mode, hidden=False)
 
 
-def password(name: str, *, mode: str = READ_ONLY, hidden: bool = False) -> ConfigDefinition:
-    return ConfigDefinition(name, values.PASSWORD, None, None, "", mode=mode, hidden=hidden)
+def password(
+    name: str, about: str = "", *, mode: str = READ_ONLY, hidden: bool = False
+) -> ConfigDefinition:
+    return ConfigDefinition(name, values.PASSWORD, None, None, about, mode=mode, hidden=hidden)

@@ -18,6 +18,7 @@ from ottla.metadata.configs import (
     broker_remote,
     broker_security,
     broker_transactions,
+    broker_zookeeper,
     topic_definitions,
 )
 from ottla.metadata.configs.definition import ConfigDefinition, Definitions
@@ -34,6 +35,7 @@ BROKER = Definitions(
         *broker_security.DEFINITIONS,
         *broker_remote.DEFINITIONS,
         *broker_ottla.DEFINITIONS,
+        *broker_zookeeper.DEFINITIONS,
     ),
 )
 BROKER.set_synonyms("log.retention.ms", "log.retention.minutes", "log.retention.hours")

@@ -18,6 +18,7 @@ ONE_LOOP = (
 PAST = "Accepted, without effect: a name of the past that Kafka itself has given up."
 PIECES = "Accepted, without effect: coordinators read their logs in pieces of 4 MiB."
 TIERED = "Accepted, without effect: there is no tiered storage."
+ZOOKEEPER = "Accepted, without effect: the way to ZooKeeper has no such choice here."
 
 GROUPS = "Accepted, without effect yet: consumer groups are still to come."
 QUOTAS = "Accepted, without effect yet: quotas and throttling are still to come."
@@ -25,4 +26,3 @@ REPLICATION = "Accepted, without effect yet: replication is still to come."
 SECURITY = "Accepted, without effect yet: only PLAINTEXT is served so far."
 SHARE_AND_STREAMS = "Accepted, without effect yet: share and streams groups are still to come."
 TWO_PHASE_COMMIT = "Accepted, without effect yet: two-phase commit by clients is still to come."
-ZOOKEEPER = "Accepted, without effect yet: clusters coordinated by ZooKeeper are still to come."
