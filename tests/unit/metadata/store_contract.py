@@ -14,6 +14,8 @@ from ottla.metadata.store import (
     CHANGES_KEPT,
     Change,
     Check,
+    Gone,
+    Liveness,
     MetadataStore,
     Node,
     NodeUpdate,
@@ -24,20 +26,24 @@ from tests.unit.metadata.builders import registration
 
 
 class StoreContract:
+    nodes_at_once = 10_000
+
     def test_it_begins_empty(self, store: MetadataStore) -> None:
         snapshot = store.load()
         assert snapshot.nodes == {}
         assert snapshot.last_change == 0
 
     def test_a_node_is_made_changed_and_removed(self, store: MetadataStore) -> None:
-        assert store.commit([Write("/a", b"one", ABSENT)]) == Change(
-            1, (NodeUpdate("/a", b"one", 0, 1),)
-        )
-        assert store.commit([Write("/a", b"two", 0)]).updates == (NodeUpdate("/a", b"two", 1, 1),)
-        assert store.load().nodes == {"/a": Node(b"two", 1, 1)}
-        assert store.commit([Write("/a", None, 1)]).updates == (NodeUpdate("/a", None, 2, 1),)
+        made = store.commit([Write("/a", b"one", ABSENT)])
+        assert made.updates == (NodeUpdate("/a", b"one", 0, made.number),)
+        changed = store.commit([Write("/a", b"two", 0)])
+        assert changed.updates == (NodeUpdate("/a", b"two", 1, made.number),)
+        assert store.load().nodes == {"/a": Node(b"two", 1, made.number)}
+        removed = store.commit([Write("/a", None, 1)])
+        assert removed.updates == (NodeUpdate("/a", None, 2, made.number),)
         assert store.load().nodes == {}
-        assert store.load().last_change == 3
+        assert store.load().last_change == removed.number
+        assert 0 < made.number < changed.number < removed.number
 
     def test_a_node_made_again_begins_anew(self, store: MetadataStore) -> None:
         store.commit([Write("/a", b"one", ABSENT)])
@@ -75,17 +81,19 @@ class StoreContract:
         store.commit([Write("/a", b"one", ABSENT)])
         change = store.commit([Check("/a", 0), Check("/b", ABSENT), Write("/c", b"x", ABSENT)])
         assert [update.path for update in change.updates] == ["/c"]
-        assert store.load().nodes["/a"] == Node(b"one", 0, 1)
+        assert store.load().nodes["/a"].version == 0
 
     def test_followers_hear_every_change_in_order(self, store: MetadataStore) -> None:
         heard: list[Change] = []
-        store.commit([Write("/before", b"", None)])
+        before = store.commit([Write("/before", b"", None)])
         store.follow(heard.append)
+        store.load()
         changes = [store.commit([Write("/a", str(each).encode(), None)]) for each in range(3)]
         with pytest.raises(VersionConflict):
             store.commit([Check("/a", 0)])
         assert heard == changes
-        assert [change.number for change in heard] == [2, 3, 4]
+        numbers = [before.number, *(change.number for change in heard)]
+        assert numbers == sorted(set(numbers))
 
     def test_any_bytes_can_be_kept(self, store: MetadataStore) -> None:
         content = bytes(range(256))
@@ -93,9 +101,38 @@ class StoreContract:
         assert store.load().nodes["/a"].content == content
         assert store.load().nodes["/b"].content == b""
 
-    def test_ten_thousand_nodes_at_once(self, store: MetadataStore) -> None:
-        store.commit([Write(f"/n/{each}", b"x", ABSENT) for each in range(10_000)])
-        assert len(store.load().nodes) == 10_000
+    def test_many_nodes_at_once(self, store: MetadataStore) -> None:
+        store.commit([Write(f"/n/{each}", b"x", ABSENT) for each in range(self.nodes_at_once)])
+        assert len(store.load().nodes) == self.nodes_at_once
+
+    def test_nodes_of_all_depths_come_and_go_in_any_order(self, store: MetadataStore) -> None:
+        tree = ["/t/a/parts/0/state", "/t/a", "/t/a/parts/1/state", "/t/b"]
+        store.commit([Write(path, b"x", ABSENT) for path in tree])
+        assert sorted(store.load().nodes) == sorted(tree)
+        store.commit([Write(path, None, None) for path in sorted(tree)])
+        assert store.load().nodes == {}
+        store.commit([Write(path, b"y", ABSENT) for path in tree])
+        assert {node.version for node in store.load().nodes.values()} == {0}
+
+    def test_what_is_gone_is_told_and_what_is_there_is_not(self, store: MetadataStore) -> None:
+        change = store.commit([Gone("/ids/1"), Write("/a", b"x", ABSENT)])
+        assert [(update.path, update.content) for update in change.updates] == [
+            ("/ids/1", None),
+            ("/a", b"x"),
+        ]
+        store.commit([Write("/ids/1", b"back", ABSENT)])
+        with pytest.raises(VersionConflict) as conflict:
+            store.commit([Gone("/ids/1"), Write("/a", b"y", None)])
+        assert conflict.value.paths == ("/ids/1",)
+        assert store.load().nodes["/a"].content == b"x"
+
+    def test_liveness_is_who_registered_and_who_is_controller(self, store: MetadataStore) -> None:
+        assert store.liveness() == Liveness(frozenset(), None)
+        store.register(5, registration(5))
+        store.campaign(5)
+        assert store.liveness() == Liveness(frozenset({5}), 5)
+        store.unregister(5)
+        assert store.liveness().brokers == frozenset()
 
     def test_registration_gives_a_new_epoch_each_time(self, store: MetadataStore) -> None:
         first = store.register(5, registration(5))
@@ -119,11 +156,15 @@ class StoreContract:
         image = image_from_snapshot(store.load())
         assert (image.controller_id, image.controller_epoch) == (2, 2)
 
+
+class KeepsItsChanges:
+    """For the stores that can be asked for their last changes."""
+
     def test_the_last_changes_are_kept(self, store: MetadataStore) -> None:
         changes = [store.commit([Write("/a", b"%d" % each, None)]) for each in range(3)]
         assert changes_after(store, 0) == changes
-        assert changes_after(store, 2) == changes[2:]
-        assert changes_after(store, 3) == []
+        assert changes_after(store, changes[1].number) == changes[2:]
+        assert changes_after(store, changes[2].number) == []
 
     def test_old_changes_are_forgotten(self, store: MetadataStore) -> None:
         for each in range(CHANGES_KEPT + 200):

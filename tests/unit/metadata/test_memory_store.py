@@ -9,10 +9,10 @@ import pytest
 from ottla.metadata.changes import image_from_snapshot
 from ottla.metadata.memory_store import MemoryStore
 from ottla.metadata.store import Change, Write
-from tests.unit.metadata.store_contract import StoreContract
+from tests.unit.metadata.store_contract import KeepsItsChanges, StoreContract
 
 
-class TestMemoryStore(StoreContract):
+class TestMemoryStore(StoreContract, KeepsItsChanges):
     @pytest.fixture
     def store(self) -> MemoryStore:
         return MemoryStore()

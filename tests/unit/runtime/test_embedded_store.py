@@ -21,7 +21,7 @@ from ottla.metadata.changes import image_from_snapshot
 from ottla.metadata.store import ABSENT, Change, StoreRefused, VersionConflict, Write
 from ottla.runtime.embedded_store import FILE_NAME, EmbeddedStore
 from tests.unit.metadata.builders import registration
-from tests.unit.metadata.store_contract import StoreContract
+from tests.unit.metadata.store_contract import KeepsItsChanges, StoreContract
 
 Open = Callable[[], EmbeddedStore]
 
@@ -40,7 +40,7 @@ def open_store(tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-class TestEmbeddedStore(StoreContract):
+class TestEmbeddedStore(StoreContract, KeepsItsChanges):
     @pytest.fixture
     def store(self, open_store: Open) -> EmbeddedStore:
         return open_store()

@@ -1,0 +1,115 @@
+"""What the tests do with a ZooKeeper: stores on it, a look from outside, sessions that end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from kazoo.client import KazooClient
+
+from ottla.base.ports import Clock
+from ottla.metadata.configs.zookeeper import ZooKeeperSettings
+from ottla.metadata.store import StoreUnavailable
+from ottla.runtime.clocks import SystemClock
+from ottla.runtime.zookeeper_server import ZooKeeperServers, ask
+from ottla.runtime.zookeeper_store import ZooKeeperStore
+
+SECONDS_MAX = 120.0
+# Long enough for a process that gets no CPU for a while; tests end sessions, they do not wait.
+SESSION_TIMEOUT_MS = 30_000
+
+
+class ZooKeeper:
+    def __init__(self, servers: ZooKeeperServers, chroot: str) -> None:
+        self.servers = servers
+        self.chroot = chroot
+        self._stores: list[ZooKeeperStore] = []
+        self._client: KazooClient | None = None
+
+    @property
+    def connect(self) -> str:
+        return self.servers.connect + self.chroot
+
+    def settings(self, hosts: str | None = None) -> ZooKeeperSettings:
+        return ZooKeeperSettings(
+            hosts=hosts or self.servers.connect,
+            chroot=self.chroot,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            connection_timeout_ms=60_000,
+        )
+
+    def store(self, clock: Clock | None = None, hosts: str | None = None) -> ZooKeeperStore:
+        store = ZooKeeperStore(self.settings(hosts), clock or SystemClock())
+        self._stores.append(store)
+        return store
+
+    @property
+    def client(self) -> KazooClient:
+        """A look from outside, below the chroot."""
+        if self._client is None:
+            self._client = KazooClient(self.connect, timeout=30.0)
+            self._client.start(60)
+        return self._client
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+        if self._client is not None:
+            self._client.stop()
+            self._client.close()
+
+    # -- faults -----------------------------------------------------------------------------
+
+    def expire(self, store: ZooKeeperStore) -> None:
+        """Ends the store's session on the server, as its time-out would."""
+        identity = connection_of(store).client_id
+        assert identity is not None
+        thief = KazooClient(self.servers.connect, timeout=30.0, client_id=identity)
+        thief.start(60)
+        thief.stop()
+        thief.close()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No server does anything."""
+        processes = [server.process for server in self.servers.servers]
+        pids = [process.pid for process in processes if process is not None]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def watch_count(self) -> int:
+        """On all servers, by everybody."""
+        figures = [ask(server.address, "mntr") for server in self.servers.servers]
+        return sum(int(re.findall(r"zk_watch_count\s+(\d+)", one)[0]) for one in figures)
+
+
+def connection_of(store: ZooKeeperStore) -> KazooClient:
+    return store._connection.client
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
+        time.sleep(0.02)
+
+
+def eventually(action: Callable[[], object], what: str) -> None:
+    """Until the store is available for it."""
+
+    def done() -> bool:
+        with suppress(StoreUnavailable):
+            action()
+            return True
+        return False
+
+    wait_until(done, what)
