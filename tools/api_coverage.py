@@ -32,20 +32,25 @@ NOTE = """
 Produce is advertised from version 0, because older librdkafka turns compression off when it sees
 it begin higher (KAFKA-18659). Like every version that is not served, a Produce below 3 closes the
 connection, as in Kafka.
+
+InitProducerId 6 (KIP-939) is not stable in Kafka and not advertised by it. Here it is served, and
+advertised where `transaction.two.phase.commit.enable` is set.
 """
 
 
 def page() -> str:
-    lowest = {api_key: low for api_key, low, _ in advertised_apis()}
-    rows = [row(api_key, module, lowest[api_key]) for api_key, (module, _, _) in SERVED.items()]
+    told = {api_key: (low, high) for api_key, low, high in advertised_apis()}
+    rows = [row(api_key, module, *told[api_key]) for api_key, (module, _, _) in SERVED.items()]
     return HEAD + "".join(rows) + NOTE
 
 
-def row(api_key: int, module: str, advertised_lowest: int) -> str:
+def row(api_key: int, module: str, advertised_lowest: int, advertised_highest: int) -> str:
     _, low, high = SERVED[api_key]
     versions = f"{low}" if low == high else f"{low} to {high}"
     if advertised_lowest != low:
         versions += f" (advertised from {advertised_lowest})"
+    if advertised_highest != high:
+        versions += f" (advertised to {advertised_highest})"
     return f"| {api_key} | {name_of(api_key)} | {versions} | {purpose(module)} |\n"
 
 

@@ -201,6 +201,8 @@ class KafkaNode(ProcessNode):
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
             **self.overrides,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -5,11 +5,13 @@ Requests are written with kio and batches with kafka-python: no codec of Ottla t
 
 from __future__ import annotations
 
+import io
 import time
 from datetime import timedelta
 from typing import Any
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from kio.serial import entity_writer
 
 from tests.compat.confluent import new_name
 from tests.compat.group_wire import build, schema
@@ -17,7 +19,7 @@ from tests.compat.nodes import wait_until
 from tests.compat.wire import Wire, fetch_request
 
 CONCURRENT_TRANSACTIONS = 51
-COORDINATOR_SECONDS_MAX = 20
+COORDINATOR_SECONDS_MAX = 60
 
 
 def transactional_batch(producer_id: int, epoch: int, sequence: int, *values: bytes) -> bytes:
@@ -40,12 +42,20 @@ class TransactionWire(Wire):
         self.name = name or new_name("txn")
         self.producer_id = -1
         self.epoch = -1
+        self.kept = (-1, -1)
 
     def socket_address(self) -> str:
         return self._bootstrap
 
     def ready(self) -> TransactionWire:
         """Kafka needs some moments between making its topic and serving transactions."""
+        self.ready_again()
+        seconds = COORDINATOR_SECONDS_MAX
+        wait_until(lambda: self.init() not in (14, 15, 16), seconds, "the coordinator answers")
+        return self
+
+    def ready_again(self) -> None:
+        """As `ready`, but for a producer that must not begin anew."""
         part = schema("find_coordinator", 3)
         seconds = COORDINATOR_SECONDS_MAX
 
@@ -55,9 +65,11 @@ class TransactionWire(Wire):
             ]
             return all(int(self.call(find).error_code) == 0 for find in finds)
 
+        def is_loaded() -> bool:
+            return int(self.describe().error_code) not in (14, 15, 16)
+
         wait_until(is_found, seconds, "coordinators for groups and transactions")
-        wait_until(lambda: self.init() not in (14, 15, 16), seconds, "the coordinator answers")
-        return self
+        wait_until(is_loaded, seconds, "the coordinator answers")
 
     def init(
         self, version: int = 4, *, name: str | None = None, timeout_ms: int = 60_000, **fields: Any
@@ -72,7 +84,32 @@ class TransactionWire(Wire):
         answer = self.call(request)
         if int(answer.error_code) == 0:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.kept = (
+                getattr(answer, "ongoing_txn_producer_id", -1),
+                getattr(answer, "ongoing_txn_producer_epoch", -1),
+            )
         return int(answer.error_code)
+
+    def prepare(self, **changed: Any) -> int:
+        """Our own use of KIP-939: `kept` is what stays open, and the owner what may end it."""
+        owner = self.owner(**changed)
+        return self.init(
+            6,
+            timeout_ms=0,
+            producer_id=owner["producer_id"],
+            producer_epoch=owner["producer_epoch"],
+            enable2_pc=True,
+            keep_prepared_txn=True,
+        )
+
+    def forget(self, committed: bool, **changed: Any) -> int:
+        """EndTxn v5 with our own tag, which kio does not know: written by hand."""
+        frame = io.BytesIO()
+        part = schema("end_txn", 5)
+        request = part.EndTxnRequest(**self.owner(**changed), committed=committed)
+        entity_writer(part.EndTxnRequest)(frame, request)
+        body = frame.getvalue()[:-1] + b"\x01\x90\x4e\x01\x01"  # one tag, 10000, of one byte
+        return int(self.call_body(request, body).error_code)
 
     def init_again(self) -> int:
         """InitProducerId over an open transaction: asked until its abort is done."""

@@ -40,7 +40,8 @@ class Wire:
     ) -> None:
         self.socket.close()
 
-    def send(self, request: Any) -> int:
+    def send(self, request: Any, body: bytes | None = None) -> int:
+        """`body`: what to send instead of the request's own."""
         self.correlation_id += 1
         header_class = request.__header_schema__
         header = header_class(
@@ -51,7 +52,10 @@ class Wire:
         )
         frame = io.BytesIO()
         entity_writer(header_class)(frame, header)
-        entity_writer(type(request))(frame, request)
+        if body is None:
+            entity_writer(type(request))(frame, request)
+        else:
+            frame.write(body)
         self.send_frame(frame.getvalue())
         return self.correlation_id
 
@@ -79,6 +83,9 @@ class Wire:
 
     def call(self, request: Any) -> Any:
         return self.receive(request, self.send(request))
+
+    def call_body(self, request: Any, body: bytes) -> Any:
+        return self.receive(request, self.send(request, body))
 
     def _receive(self, size: int) -> bytes:
         parts = bytearray()

@@ -121,4 +121,6 @@ class BrokerServices:
         return None if broker is None else broker.endpoints.get(listener_name)
 
     def supported_apis(self, listener_name: str) -> list[tuple[int, int, int]]:
-        return registry.advertised_apis()
+        return registry.advertised_apis(
+            two_phase_commit=self.config.get_bool("transaction.two.phase.commit.enable")
+        )

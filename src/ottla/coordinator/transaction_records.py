@@ -22,6 +22,9 @@ COMPLETE_ABORT = 5
 DEAD = 6
 PREPARE_EPOCH_FENCE = 7
 
+DECIDED = (PREPARE_COMMIT, PREPARE_ABORT)
+COMPLETED = (COMPLETE_COMMIT, COMPLETE_ABORT)
+
 STATE_NAMES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
     *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
@@ -30,6 +33,8 @@ STATE_NAMES = (
 NO_ID = -1
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
+NO_TIMEOUT = 2**31 - 1
+"""The time-out of transactions that are never aborted for their age (KIP-939)."""
 
 KEY_VERSION = 0
 _VALUE_VERSION = 1
@@ -46,6 +51,8 @@ _TAG_PREVIOUS_ID = 0
 _TAG_NEXT_ID = 1
 _TAG_CLIENT_VERSION = 2
 _TAG_NEXT_EPOCH = 3
+# Of our own, far above those that Kafka may come to use. Its readers skip tags they do not know.
+_TAG_FORGETS = 10_000
 
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
@@ -56,7 +63,9 @@ class Transaction(NamedTuple):
     `last_epoch` is the epoch before the last bump, by which a repeated request is known; no record
     holds it. `client_version` is 2 for clients whose epoch grows with each transaction (KIP-890).
     `next_producer_id` is set between the decision and its completion when the epochs of
-    `producer_id` are used up.
+    `producer_id` are used up. Together with `next_producer_epoch` it is what the client goes by
+    while its transaction, which keeps its own id and epoch, is prepared (KIP-939). `forgets`: the
+    id is to be forgotten when its markers are there.
     """
 
     producer_id: int
@@ -71,6 +80,17 @@ class Transaction(NamedTuple):
     client_version: int = 0
     last_epoch: int = NO_EPOCH
     next_producer_epoch: int = NO_EPOCH
+    forgets: bool = False
+
+    def is_prepared(self) -> bool:
+        """Open, but nothing can be added to it: it waits to be committed or aborted."""
+        return self.state == ONGOING and self.next_producer_epoch != NO_EPOCH
+
+    def client(self) -> tuple[int, int]:
+        """The producer id and epoch that its client has."""
+        if self.next_producer_epoch != NO_EPOCH:
+            return self.next_producer_id, self.next_producer_epoch
+        return self.producer_id, self.producer_epoch
 
 
 def transaction_record(transactional_id: str, transaction: Transaction) -> Record:
@@ -143,6 +163,8 @@ def _tags(transaction: Transaction) -> bytes:
         tags.append(b"\x02\x02" + _INT16.pack(transaction.client_version))
     if transaction.next_producer_epoch != NO_EPOCH:
         tags.append(b"\x03\x02" + _INT16.pack(transaction.next_producer_epoch))
+    if transaction.forgets:
+        tags.append(_unsigned(_TAG_FORGETS) + b"\x02" + _INT16.pack(1))
     return bytes((len(tags),)) + b"".join(tags)
 
 
@@ -183,6 +205,7 @@ def read_value(value: bytes) -> Transaction:
         next_producer_id=tags.get(_TAG_NEXT_ID, NO_ID),
         client_version=tags.get(_TAG_CLIENT_VERSION, 0),
         next_producer_epoch=tags.get(_TAG_NEXT_EPOCH, NO_EPOCH),
+        forgets=bool(tags.get(_TAG_FORGETS, 0)),
     )
 
 

@@ -1,7 +1,8 @@
-"""InitProducerId 0-5: a producer id, and for a transactional id its next epoch.
+"""InitProducerId 0-6: a producer id, and for a transactional id its next epoch.
 
 v2 flexible; v3 lets a producer name the id and epoch it had (KIP-360); v4 tells PRODUCER_FENCED
-apart. Without a transactional id any broker answers with an id nobody has had, epoch 0.
+apart; v6 can keep a transaction open for a coordinator outside (KIP-939). Without a transactional
+id any broker answers with an id nobody has had, epoch 0.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.coordinator.shard import Fields
-from ottla.coordinator.transaction_shard import InitAsked
+from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers.context import Context
 from ottla.handlers.transaction_requests import Answer, answered
 from ottla.protocol.error_codes import (
@@ -22,7 +23,7 @@ from ottla.protocol.error_codes import (
 )
 
 API_KEY = 22
-VERSIONS = (0, 5)
+VERSIONS = (0, 6)
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -37,13 +38,15 @@ def handle(context: Context, request: Any) -> Answer:
     if request.transactional_id is None:
         return _fresh_producer_id(context)
     timeout_ms_max = context.services.config.get_int("transaction.max.timeout.ms")
-    if not 0 < request.transaction_timeout_ms <= timeout_ms_max:
+    if not (request.enable2_pc or 0 < request.transaction_timeout_ms <= timeout_ms_max):
         return _refused(INVALID_TRANSACTION_TIMEOUT)
     asked = InitAsked(
         request.transactional_id,
         request.transaction_timeout_ms,
         request.producer_id,
         request.producer_epoch,
+        request.enable2_pc,
+        request.keep_prepared_txn,
     )
     return answered(
         context.services.transactions.init_producer_id(asked),

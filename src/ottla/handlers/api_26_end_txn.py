@@ -1,7 +1,8 @@
 """EndTxn 0-5: commit or abort.
 
 Answered when the decision is kept; the markers follow. v2 tells PRODUCER_FENCED apart; v3 flexible;
-v5 bumps the epoch and tells the one to go on with (KIP-890).
+v5 bumps the epoch and tells the one to go on with (KIP-890). A tag of our own asks that the id be
+forgotten when all is done.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.coordinator.shard import Fields
-from ottla.coordinator.transaction_shard import EndAsked
+from ottla.coordinator.transaction_asks import EndAsked
 from ottla.handlers.context import Context
 from ottla.handlers.transaction_requests import Answer, answered, code_for
 from ottla.protocol.error_codes import INVALID_REQUEST
@@ -31,6 +32,7 @@ def handle(context: Context, request: Any) -> Answer:
         request.producer_epoch,
         request.committed,
         EPOCH_PER_TRANSACTION if version >= BUMP_FROM else OLD_CLIENT,
+        request.forget_transactional_id,
     )
     return answered(
         context.services.transactions.end_transaction(asked),

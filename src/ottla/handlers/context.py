@@ -13,7 +13,8 @@ from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Pool, Timers
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Outcome, Transactional
-from ottla.coordinator.transaction_shard import EndAsked, InitAsked, TransactionShard
+from ottla.coordinator.transaction_asks import EndAsked, InitAsked
+from ottla.coordinator.transaction_shard import TransactionShard
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import Decision

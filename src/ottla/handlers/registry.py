@@ -34,7 +34,7 @@ SERVED: dict[int, tuple[str, int, int]] = {
     19: ("api_19_create_topics", 2, 7),
     20: ("api_20_delete_topics", 1, 6),
     21: ("api_21_delete_records", 0, 2),
-    22: ("api_22_init_producer_id", 0, 5),
+    22: ("api_22_init_producer_id", 0, 6),
     23: ("api_23_offset_for_leader_epoch", 2, 4),
     24: ("api_24_add_partitions_to_txn", 0, 5),
     25: ("api_25_add_offsets_to_txn", 0, 4),
@@ -72,6 +72,10 @@ SERVED: dict[int, tuple[str, int, int]] = {
 # versions 0 to 2 are told and, like every version that is not served, refused.
 ADVERTISED_LOWEST = {0: 0}
 
+# What Kafka calls unstable is served to those who know of it. It is told only where the settings
+# let every client use it: for InitProducerId v6, `transaction.two.phase.commit.enable`.
+ADVERTISED_HIGHEST = {22: 5}
+
 _handlers: dict[int, Handler] = {}
 
 
@@ -89,9 +93,10 @@ def handler_of(api_key: int) -> Handler:
     return handler
 
 
-def advertised_apis() -> list[tuple[int, int, int]]:
+def advertised_apis(*, two_phase_commit: bool = False) -> list[tuple[int, int, int]]:
     """(api key, lowest version, highest version) as ApiVersions tells them."""
+    stable = {} if two_phase_commit else ADVERTISED_HIGHEST
     return [
-        (api_key, ADVERTISED_LOWEST.get(api_key, lowest), highest)
+        (api_key, ADVERTISED_LOWEST.get(api_key, lowest), stable.get(api_key, highest))
         for api_key, (_, lowest, highest) in SERVED.items()
     ]

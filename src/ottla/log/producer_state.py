@@ -260,6 +260,8 @@ class ProducerStates:
         """A marker was written at `offset`; None if the transaction had no batch here."""
         producer_id = header[PRODUCER_ID]
         self.admissions.revoke(producer_id)
+        if header[PRODUCER_EPOCH] == EPOCH_MAX:
+            return self._last_marker(producer_id, offset, marker)
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id, header[PRODUCER_EPOCH])
@@ -269,6 +271,18 @@ class ProducerStates:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.timestamp = header[MAX_TIMESTAMP]
         entry.seen_ms = now_ms
+        return self._ended(entry, offset, marker)
+
+    def _last_marker(
+        self, producer_id: int, offset: int, marker: Marker
+    ) -> CompletedTransaction | None:
+        """Nobody will ever write as this producer again, so there is nothing to remember."""
+        entry = self.entries.pop(producer_id, None)
+        return None if entry is None else self._ended(entry, offset, marker)
+
+    def _ended(
+        self, entry: ProducerEntry, offset: int, marker: Marker
+    ) -> CompletedTransaction | None:
         first_offset = entry.transaction_first_offset
         if first_offset == NO_TRANSACTION:
             return None
@@ -276,7 +290,7 @@ class ProducerStates:
         self.open_transactions.pop(first_offset, None)
         self._unreplicated[first_offset] = offset
         stable = min(self.open_transactions, default=offset + 1)
-        return CompletedTransaction(producer_id, first_offset, offset, stable, marker.aborted)
+        return CompletedTransaction(entry.producer_id, first_offset, offset, stable, marker.aborted)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker is below the watermark hold nobody back any longer."""

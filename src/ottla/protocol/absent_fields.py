@@ -120,6 +120,9 @@ REQUESTS: dict[int, dict[str, dict[str, Any]]] = {
             "transactions": (),
         },
     },
+    26: {  # EndTxn
+        "EndTxnRequest": {"forget_transactional_id": False},
+    },
     27: {  # WriteTxnMarkers
         "WritableTxnMarker": {"transaction_version": 0},
     },

@@ -79,6 +79,15 @@ class StructLayout:
         return self.fields + self.tagged
 
 
+# Tagged fields of our own, which a broker of another kind skips. Their numbers are far above those
+# that Kafka may come to use. Every version of the request that has tags has them.
+OWN_TAGS = {
+    26: (  # EndTxn: this transactional id will not be used again
+        FieldLayout("forget_transactional_id", "?", False, False, 10_000, True, False, None),
+    ),
+}
+
+
 @cache
 def _prepare_kio() -> None:
     """kio imports hypothesis where that is installed: 170 ms and 15 MB for nothing of ours.
@@ -115,7 +124,10 @@ def load_layout(api_key: int, version: int, *, is_request: bool) -> StructLayout
         schema = load(api_key, version)
     except KioIndexError:
         return None
-    return _struct_layout(schema)
+    found = _struct_layout(schema)
+    if is_request and found.is_flexible:
+        found.tagged.extend(OWN_TAGS.get(api_key, ()))
+    return found
 
 
 def _struct_layout(schema: Any) -> StructLayout:

@@ -18,7 +18,7 @@ from ottla.coordinator.shard_batch import build_batch, marker_record
 from ottla.handlers.context import PartitionTable
 from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import PartitionLog
-from ottla.log.producer_state import NO_TRANSACTION
+from ottla.log.producer_state import EPOCH_MAX, NO_TRANSACTION
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.topic_names import CONSUMER_OFFSETS
 from ottla.protocol.error_codes import (
@@ -74,10 +74,19 @@ class MarkerWriter:
         if code != NONE:
             return _done(code)
         if is_repeated and _is_ended(partition.log, marker):
+            partition.log.producers.admissions.revoke(marker.producer_id)
             return _done(NONE)
         if topic == CONSUMER_OFFSETS:
             return self._write_to_groups(index, marker)
         return self._append(partition, partition.log, marker)
+
+    def revoke(self, topic: str, index: int, producer_id: int) -> Deferred[int]:
+        """0 when the partition asks again before it appends anything for this producer."""
+        partition = self._services.partitions.find(topic, index)
+        code = self._refusal(partition, topic, index)
+        if code == NONE and partition is not None and partition.log is not None:
+            partition.log.producers.admissions.revoke(producer_id)
+        return _done(code)
 
     def _refusal(self, partition: Partition | None, topic: str, index: int) -> int:
         if partition is not None:
@@ -135,11 +144,10 @@ class MarkerWriter:
 
 def _is_ended(held: PartitionLog, marker: Transactional) -> bool:
     entry = held.producers.entries.get(marker.producer_id)
-    return (
-        entry is not None
-        and entry.epoch == marker.producer_epoch
-        and entry.transaction_first_offset == NO_TRANSACTION
-    )
+    if entry is None:
+        # With its last marker, a producer was forgotten; or it never wrote anything here.
+        return marker.producer_epoch == EPOCH_MAX
+    return entry.epoch == marker.producer_epoch and entry.transaction_first_offset == NO_TRANSACTION
 
 
 def _epoch_refusal(held: PartitionLog, marker: Transactional, client_version: int) -> int:

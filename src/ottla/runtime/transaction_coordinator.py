@@ -15,18 +15,19 @@ from ottla.base.errors import OttlaError, ProtocolError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Timer
 from ottla.coordinator.shard import Fields, Outcome, Transactional
-from ottla.coordinator.transaction_shard import (
+from ottla.coordinator.transaction_asks import (
     FRESH_ID_NEEDED,
     EndAsked,
     InitAsked,
     MarkerTask,
     TransactionConfig,
-    TransactionShard,
 )
+from ottla.coordinator.transaction_shard import TransactionShard
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.topic_names import TRANSACTION_STATE
 from ottla.protocol.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
     INVALID_PRODUCER_EPOCH,
     NONE,
     TRANSACTION_COORDINATOR_FENCED,
@@ -206,6 +207,7 @@ class TransactionCoordinator:
             config=self._config,
             clock=self._services.clock,
             begin_markers=lambda task: self._begin_markers(index, task),
+            revoke_writers=self._revoke_writers,
         )
         return shard, shard.replay
 
@@ -219,6 +221,28 @@ class TransactionCoordinator:
         host = self._shards.host_at(index)
         if not isinstance(host, int):
             _Marking(self._services, self.markers, host, task).begin()
+
+    def _revoke_writers(
+        self, partitions: frozenset[TopicPartition], producer_id: int
+    ) -> Deferred[int]:
+        """A partition that cannot be told now makes the client ask again: it is told then."""
+        done: Deferred[int] = Deferred()
+        left = len(partitions)
+        if left == 0:
+            done.resolve(NONE)
+        code = NONE
+
+        def told(outcome: Deferred[int]) -> None:
+            nonlocal left, code
+            left -= 1
+            if outcome.result() not in (NONE, UNKNOWN_TOPIC_OR_PARTITION):
+                code = COORDINATOR_NOT_AVAILABLE
+            if left == 0:
+                done.resolve(code)
+
+        for topic, index in sorted(partitions):
+            self.markers.revoke(topic, index, producer_id).when_done(told)
+        return done
 
     # -- time -------------------------------------------------------------------------------
 
@@ -328,6 +352,7 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
     return TransactionConfig(
         timeout_ms_max=config.get_int("transaction.max.timeout.ms"),
         id_expiration_ms=config.get_int("transactional.id.expiration.ms"),
+        two_phase_commit=config.get_bool("transaction.two.phase.commit.enable"),
     )
 
 

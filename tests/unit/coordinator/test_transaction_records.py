@@ -84,6 +84,7 @@ def test_all_tags() -> None:
         previous_producer_id=7,
         next_producer_id=9,
         next_producer_epoch=4,
+        forgets=True,
     )
     assert read_value(transaction_value(ending)) == ending
 
@@ -130,6 +131,7 @@ TIMES = st.integers(-1, 2**62)
         client_version=st.integers(0, 2),
         last_epoch=st.just(-1),
         next_producer_epoch=st.integers(-1, 32767),
+        forgets=st.booleans(),
     )
 )
 def test_round_trip(transaction: Transaction) -> None:

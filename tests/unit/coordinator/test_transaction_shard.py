@@ -9,8 +9,8 @@ import pytest
 
 from ottla.base.errors import ProtocolError
 from ottla.coordinator.shard import Fields
+from ottla.coordinator.transaction_asks import EndAsked, InitAsked, TransactionConfig
 from ottla.coordinator.transaction_records import ONGOING
-from ottla.coordinator.transaction_shard import EndAsked, InitAsked, TransactionConfig
 from tests.unit.coordinator.transaction_world import TransactionWorld
 
 T0, T1 = ("t", 0), ("t", 1)

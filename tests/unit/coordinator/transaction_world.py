@@ -13,15 +13,15 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError
 from ottla.base.ids import TopicPartition
 from ottla.coordinator.shard import Fields, Outcome, Record, Transactional
-from ottla.coordinator.transaction_records import STATE_NAMES, Transaction
-from ottla.coordinator.transaction_shard import (
+from ottla.coordinator.transaction_asks import (
     FRESH_ID_NEEDED,
     EndAsked,
     InitAsked,
     MarkerTask,
     TransactionConfig,
-    TransactionShard,
 )
+from ottla.coordinator.transaction_records import STATE_NAMES, Transaction
+from ottla.coordinator.transaction_shard import TransactionShard
 
 R = TypeVar("R")
 
@@ -50,12 +50,17 @@ class TransactionWorld:
         self.holds_markers = False
         self.append_code = 0
         self.refusal = 0
+        self.revoked: list[tuple[list[TopicPartition], int]] = []
+        self.revoke_code = 0
         self.fresh_ids: Iterator[int] = itertools.count(1000)
         self.shard = self.new_shard()
 
     def new_shard(self) -> TransactionShard:
         return TransactionShard(
-            config=self.config, clock=self.clock, begin_markers=self._begin_markers
+            config=self.config,
+            clock=self.clock,
+            begin_markers=self._begin_markers,
+            revoke_writers=self._revoke_writers,
         )
 
     def reload(self, *, encoded: bool = True) -> None:
@@ -78,13 +83,22 @@ class TransactionWorld:
             outcome.on_settled(code)
         if code:
             raise ProtocolError(code)
-        assert not isinstance(outcome.response, Deferred)
+        if isinstance(outcome.response, Deferred):
+            return outcome.response.result()
         return outcome.response
 
     def _begin_markers(self, task: MarkerTask) -> None:
         self.tasks.append(task)
         if not self.holds_markers:
             self.write_held()
+
+    def _revoke_writers(
+        self, partitions: frozenset[TopicPartition], producer_id: int
+    ) -> Deferred[int]:
+        self.revoked.append((sorted(partitions), producer_id))
+        done: Deferred[int] = Deferred()
+        done.resolve(self.revoke_code)
+        return done
 
     def write_held(self) -> None:
         tasks, self.tasks = self.tasks, []

@@ -20,7 +20,7 @@ VERSIONS = versions_of(module)
 
 
 def init(services: FakeServices, version: int, **fields: Any) -> tuple[int, int, int]:
-    asked = {
+    asked: dict[str, Any] = {
         "transactional_id": None,
         "transaction_timeout_ms": 60_000,
         "producer_id": -1,
@@ -72,7 +72,7 @@ def test_each_start_of_a_transactional_id_has_the_next_epoch(version: int) -> No
     assert init(services, version, transactional_id="y") == (0, 80, 0)
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
 def test_a_fenced_producer_is_told_by_the_code_of_its_version(version: int) -> None:
     services, _ = transactional_services()
     assert init(services, version, transactional_id="x")[0] == 0
@@ -86,6 +86,37 @@ def test_a_coordinator_that_is_elsewhere_or_loading(version: int) -> None:
     for code in (14, 15, 16):
         world.refusal = code
         assert init(services, version, transactional_id="x") == (code, -1, -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_two_phase_commit_has_to_be_allowed(version: int) -> None:
+    services, _ = transactional_services()
+    told = init(services, version, transactional_id="x", enable2_pc=True)
+    assert told == ((53, -1, -1) if version >= 6 else (0, 1000, 0))
+
+
+def test_a_prepared_transaction_is_told() -> None:
+    services, world = transactional_services()
+    assert init(services, 6, transactional_id="x") == (0, 1000, 0)
+    assert world.add_partitions("x", 1000, 0, [("t", 0)], 2).result() == 0
+    asked: dict[str, Any] = {
+        "transactional_id": "x",
+        "transaction_timeout_ms": 0,
+        "producer_id": 1000,
+        "producer_epoch": 0,
+        "enable2_pc": True,
+        "keep_prepared_txn": True,
+    }
+    answer = ask(module, services, 6, **asked)
+    assert (answer["producer_id"], answer["producer_epoch"]) == (1000, 1)
+    assert answer["ongoing_txn_producer_id"] == 1000
+    assert answer["ongoing_txn_producer_epoch"] == 0
+
+
+def test_with_nothing_open_nothing_is_told() -> None:
+    services, _ = transactional_services()
+    answer = ask(module, services, 6, transactional_id="x", transaction_timeout_ms=60_000)
+    assert answer["ongoing_txn_producer_id"] == answer["ongoing_txn_producer_epoch"] == -1
 
 
 def test_no_id_to_be_had() -> None:

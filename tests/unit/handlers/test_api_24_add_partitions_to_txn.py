@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction_shard import InitAsked
+from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_24_add_partitions_to_txn as module
 from tests.unit.coordinator.transaction_world import TransactionWorld
 from tests.unit.handlers.read_fakes import FakeServices, a_topic, ask, versions_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction_shard import InitAsked
+from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_25_add_offsets_to_txn as module
 from tests.unit.handlers.read_fakes import ask, versions_of
 from tests.unit.handlers.transaction_fakes import transactional_services

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction_shard import InitAsked
+from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_26_end_txn as module
 from tests.unit.handlers.read_fakes import FakeServices, ask, versions_of
 from tests.unit.handlers.transaction_fakes import transactional_services
@@ -55,3 +55,11 @@ def test_refused(version: int) -> None:
     assert end(services, version, producer_epoch=1) == (fenced, -1, -1)
     services.transactions.refusal = 16  # type: ignore[attr-defined]
     assert end(services, version) == (16, -1, -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_id_that_is_not_used_again_is_forgotten_if_the_version_has_tags(version: int) -> None:
+    services = an_open_transaction(2 if version >= 5 else 0)
+    assert end(services, version, forget_transactional_id=True)[0] == 0
+    world = services.transactions  # type: ignore[attr-defined]
+    assert ("x" in world.shard.transactions) == (version < 3)

@@ -15,7 +15,7 @@ from ottla.base.deferred import Deferred
 from ottla.coordinator.group_config import GroupConfig
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Caller, Outcome
-from ottla.coordinator.transaction_shard import InitAsked
+from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_28_txn_offset_commit as module
 from tests.unit.coordinator.transaction_world import TransactionWorld
 from tests.unit.handlers.read_fakes import FakeServices, a_topic, ask, versions_of

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.coordinator.transaction_shard import InitAsked
+from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_65_describe_transactions as module
 from tests.unit.handlers.read_fakes import FakeServices, ask
 from tests.unit.handlers.transaction_fakes import transactional_services

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction_shard import InitAsked
+from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_66_list_transactions as module
 from tests.unit.handlers.read_fakes import FakeServices, ask, versions_of
 from tests.unit.handlers.transaction_fakes import transactional_services

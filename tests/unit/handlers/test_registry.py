@@ -90,6 +90,9 @@ def test_what_is_advertised_is_what_kafka_advertises() -> None:
     advertised = {key: (low, high) for key, low, high in registry.advertised_apis()}
     assert advertised == {key: KAFKA_4_3_1[key] for key in registry.SERVED}
     assert list(advertised) == sorted(advertised)
+    two_phase = {key: high for key, _, high in registry.advertised_apis(two_phase_commit=True)}
+    assert {key for key in two_phase if two_phase[key] != advertised[key][1]} == {22}
+    assert two_phase[22] == 6 and registry.is_served(22, 6)
 
 
 @pytest.mark.parametrize("api_key", registry.SERVED)

@@ -191,6 +191,22 @@ def test_markers_are_fenced() -> None:
     assert refusal.value.code == TRANSACTION_COORDINATOR_FENCED
 
 
+def test_with_its_last_marker_a_producer_is_forgotten() -> None:
+    """No producer ever has the highest epoch: after a marker that has it, nobody will write."""
+    states = ProducerStates(DAY_MS)
+    states.update(header(0, transactional=True), 100, 5)
+    last = (*MARKER[:10], 32767, *MARKER[11:])
+    completed = states.update_marker(last, 101, Marker(True, 1), 5)
+    assert completed is not None
+    assert (completed.producer_id, completed.first_offset, completed.last_offset) == (7, 100, 101)
+    assert states.first_unstable_offset() == 100
+    states.on_high_watermark(102)
+    assert states.first_unstable_offset() is None
+    assert not states.entries and not states.open_transactions and not states.snapshot()
+    assert states.update_marker(last, 102, Marker(True, 1), 5) is None
+    assert not states.entries
+
+
 def test_a_marker_of_a_new_epoch_starts_the_sequence_again() -> None:
     """Transactions v2 (KIP-890): the coordinator bumps the epoch with the marker."""
     states = ProducerStates(DAY_MS)

@@ -80,6 +80,28 @@ def test_repeated_it_is_not_written_twice(setting: Setting, client_version: int)
     assert setting.log.first_unstable_offset is None
 
 
+@pytest.mark.parametrize("client_version", [0, 2])
+def test_the_last_marker_of_a_producer_is_not_written_twice_either(
+    setting: Setting, client_version: int
+) -> None:
+    setting.open_transaction()
+    assert setting.write(32767, client_version=client_version) == 0
+    assert 7 not in setting.log.producers.entries
+    assert setting.write(32767, client_version=client_version, is_repeated=True) == 0
+    assert setting.log.log_end_offset == 2
+
+
+def test_who_was_admitted_has_to_ask_again(setting: Setting) -> None:
+    admissions = setting.log.producers.admissions
+    assert admissions.admit(0, 7, 0, admissions.ask(0, 7))
+    assert setting.writer.revoke("topic", 0, 8).result() == 0
+    assert admissions.has(0, 7, 0)
+    assert setting.writer.revoke("topic", 0, 7).result() == 0
+    assert not admissions.has(0, 7, 0)
+    assert setting.writer.revoke("nope", 0, 7).result() == 3
+    assert setting.writer.revoke("topic", 1, 7).result() == 6
+
+
 def test_of_an_epoch_or_a_coordinator_of_before(setting: Setting) -> None:
     setting.open_transaction(epoch=3)
     assert setting.write(2) == 47

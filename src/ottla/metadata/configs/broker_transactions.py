@@ -13,7 +13,7 @@ from ottla.metadata.configs.definition import (
     short,
     without_effect,
 )
-from ottla.metadata.configs.reasons import PIECES, TWO_PHASE_COMMIT
+from ottla.metadata.configs.reasons import PIECES
 from ottla.metadata.configs.validators import at_least
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -111,8 +111,9 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         PIECES,
         integer("transaction.state.log.load.buffer.size", 5_242_880, at_least(1)),
     ),
-    *without_effect(
-        TWO_PHASE_COMMIT,
-        boolean("transaction.two.phase.commit.enable", False),
+    boolean(
+        "transaction.two.phase.commit.enable",
+        False,
+        about="Clients may ask for transactions that never run out of time (KIP-939).",
     ),
 )

@@ -25,4 +25,3 @@ QUOTAS = "Accepted, without effect yet: quotas and throttling are still to come.
 REPLICATION = "Accepted, without effect yet: replication is still to come."
 SECURITY = "Accepted, without effect yet: only PLAINTEXT is served so far."
 SHARE_AND_STREAMS = "Accepted, without effect yet: share and streams groups are still to come."
-TWO_PHASE_COMMIT = "Accepted, without effect yet: two-phase commit by clients is still to come."
