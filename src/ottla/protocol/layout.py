@@ -92,16 +92,16 @@ OWN_TAGS = {
 def _prepare_kio() -> None:
     """kio imports hypothesis where that is installed: 170 ms and 15 MB for nothing of ours.
 
-    Its one module that asks is imported here, once, while hypothesis cannot be found.
+    Its one module that asks is imported here, once, while hypothesis cannot be found. Where it is
+    loaded already there is nothing to save, and other threads of a test may be using it.
     """
-    hidden = sys.modules.get("hypothesis")
+    if "hypothesis" in sys.modules:
+        return
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
     try:
         importlib.import_module("kio.static._phantom")
     finally:
         del sys.modules["hypothesis"]
-        if hidden is not None:
-            sys.modules["hypothesis"] = hidden
 
 
 def supported_versions(api_key: int) -> tuple[int, int] | None:
