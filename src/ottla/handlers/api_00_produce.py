@@ -234,7 +234,7 @@ class _Work:
         places = [(partition.topic, partition.partition) for _, _, partition, _, _ in waiting]
         header = waiting[0][3].header
         waiting = [
-            (row, place, partition, validated, ticket_for(partition, validated.header))
+            (row, place, partition, validated, ticket_for(partition, validated.header[PRODUCER_ID]))
             for row, place, partition, validated, _ in waiting
         ]
         asked = admit(self.context, self.request.transactional_id, header, places)
@@ -259,13 +259,13 @@ class _Work:
         codes = outcome.result()
         first = waiting[0][3].header
         for row, place, partition, validated, ticket in waiting:
-            header = validated.header
+            producer_id, epoch = validated.header[PRODUCER_ID], validated.header[PRODUCER_EPOCH]
             code = codes[partition.topic, partition.partition]
-            if header[PRODUCER_ID] != first[PRODUCER_ID]:
+            if producer_id != first[PRODUCER_ID]:
                 code = INVALID_PRODUCER_ID_MAPPING
-            elif header[PRODUCER_EPOCH] != first[PRODUCER_EPOCH]:
+            elif epoch != first[PRODUCER_EPOCH]:
                 code = INVALID_PRODUCER_EPOCH
-            if not is_answer_good(partition, header, ticket, code):
+            if not is_answer_good(partition, producer_id, epoch, ticket, code):
                 self._not_admitted.append((row, place, partition, validated, NO_TICKET))
             elif code == NONE:
                 self._append(row, place, partition, validated)

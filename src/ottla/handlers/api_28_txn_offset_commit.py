@@ -14,6 +14,7 @@ from ottla.base.errors import OttlaError
 from ottla.coordinator.shard import Fields
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import caller_of, decide
+from ottla.handlers.produce_admission import NO_TICKET, is_answer_good, ticket_for
 from ottla.handlers.transaction_requests import Answer, answered
 from ottla.metadata.topic_names import CONSUMER_OFFSETS
 from ottla.protocol.error_codes import (
@@ -40,13 +41,15 @@ EPOCH_PER_TRANSACTION = 2
 def handle(context: Context, request: Any) -> Answer:
     if not request.group_id:
         return _refused(context, request, INVALID_GROUP_ID)
+    # The transaction may end while the coordinator is asked: then its yes counts for nothing.
+    admission = _Admission(context, request)
     checked = _in_transaction(context, request)
     if checked.done:
-        return _commit(context, request, checked)
+        return _commit(context, request, checked, admission)
     answer: Deferred[Fields] = Deferred()
 
     def done(outcome: Deferred[int]) -> None:
-        committed = _commit(context, request, outcome)
+        committed = _commit(context, request, outcome, admission)
         if not isinstance(committed, Deferred):
             answer.resolve(committed)
             return
@@ -54,6 +57,24 @@ def handle(context: Context, request: Any) -> Answer:
 
     checked.when_done(done)
     return answer
+
+
+class _Admission:
+    """A ticket of the partition that holds the group, if that is here; see `log.admissions`."""
+
+    def __init__(self, context: Context, request: Any) -> None:
+        services = context.services
+        index = services.groups.partition_of(request.group_id)
+        self._partition = services.partitions.find(CONSUMER_OFFSETS, index)
+        self._owner = (request.producer_id, request.producer_epoch)
+        self._ticket = NO_TICKET
+        if self._partition is not None:
+            self._ticket = ticket_for(self._partition, request.producer_id)
+
+    def is_good(self, code: int) -> bool:
+        if self._partition is None:
+            return True
+        return is_answer_good(self._partition, *self._owner, self._ticket, code)
 
 
 def _in_transaction(context: Context, request: Any) -> Deferred[int]:
@@ -78,12 +99,16 @@ def _in_transaction(context: Context, request: Any) -> Deferred[int]:
     return checked
 
 
-def _commit(context: Context, request: Any, checked: Deferred[int]) -> Answer:
+def _commit(
+    context: Context, request: Any, checked: Deferred[int], admission: _Admission
+) -> Answer:
     def refused(code: int) -> Fields:
         return _refused(context, request, code)
 
     verdict = answered(checked, lambda code: {"code": code}, lambda code: {"code": code})
     assert not isinstance(verdict, Deferred)  # it is done
+    if not admission.is_good(verdict["code"]):
+        return handle(context, request)
     if verdict["code"] != NONE:
         return refused(verdict["code"])
     caller = caller_of(context)

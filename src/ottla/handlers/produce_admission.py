@@ -56,25 +56,26 @@ def is_in_transaction(partition: Partition, header: Header) -> bool:
     )
 
 
-def ticket_for(partition: Partition, header: Header) -> int:
+def ticket_for(partition: Partition, producer_id: int) -> int:
     """What has to be shown again when the coordinator has said yes."""
     held = partition.log
     if held is None:
         return NO_TICKET
-    return held.producers.admissions.ask(partition.leader_epoch, header[PRODUCER_ID])
+    return held.producers.admissions.ask(partition.leader_epoch, producer_id)
 
 
-def is_answer_good(partition: Partition, header: Header, ticket: int, code: int) -> bool:
+def is_answer_good(
+    partition: Partition, producer_id: int, producer_epoch: int, ticket: int, code: int
+) -> bool:
     """Whether the coordinator's answer still counts: the transaction may have ended meanwhile."""
     held = partition.log
     if held is None:
         return True  # what follows finds that out
     admissions = held.producers.admissions
-    producer_id = header[PRODUCER_ID]
     if code != NONE:
         admissions.refuse(producer_id, ticket)
         return True
-    return admissions.admit(partition.leader_epoch, producer_id, header[PRODUCER_EPOCH], ticket)
+    return admissions.admit(partition.leader_epoch, producer_id, producer_epoch, ticket)
 
 
 def admit(

@@ -17,9 +17,13 @@ from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Caller, Outcome
 from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_28_txn_offset_commit as module
+from ottla.handlers.context import Context
+from ottla.replication.effects import Assignment
+from ottla.replication.partition import Partition
 from tests.unit.coordinator.transaction_world import TransactionWorld
 from tests.unit.handlers.read_fakes import FakeServices, a_topic, ask, versions_of
 from tests.unit.handlers.transaction_fakes import transactional_services
+from tests.unit.log.world import World
 
 VERSIONS = versions_of(module)
 OFFSETS = ("__consumer_offsets", 3)
@@ -155,3 +159,44 @@ def test_without_verification_the_coordinator_is_not_asked(setting: Setting) -> 
     setting.services.config = type(config)({"transaction.partition.verification.enable": "false"})
     assert setting.commit(3) == 0
     assert world_of(setting).state("x") == "Empty"
+
+
+def test_a_yes_to_a_transaction_that_ended_meanwhile_is_asked_again(setting: Setting) -> None:
+    partition = Partition(*OFFSETS, uuid.UUID(int=1), "/logs")
+    partition.log = World().open()
+    partition.assume(1, Assignment(1, 0, 0, (1,), (1,)), now_ms=0)
+    found = SimpleNamespace(find=lambda topic, index: partition)
+    setting.services.partitions = cast(Any, found)
+    asked: list[Deferred[Any]] = []
+
+    def verify(*owner: Any) -> Deferred[Any]:
+        asked.append(Deferred())
+        return asked[-1]
+
+    cast(Any, setting.world).verify_partitions = verify
+    context = Context(cast(Any, setting.services), 3, "test", "PLAINTEXT", 1)
+    one = SimpleNamespace(
+        partition_index=0, committed_offset=1, committed_leader_epoch=0, committed_metadata=""
+    )
+    request = SimpleNamespace(
+        transactional_id="x",
+        group_id="g",
+        producer_id=1000,
+        producer_epoch=0,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[SimpleNamespace(name="t", partitions=[one])],
+    )
+    answer = module.handle(context, request)
+    partition.log.producers.admissions.revoke(1000)  # as the marker does
+    asked[0].resolve({OFFSETS: 0})
+    assert isinstance(answer, Deferred) and not answer.done
+    asked[1].resolve({OFFSETS: 90})
+    assert answer.result()["topics"][0]["partitions"][0]["error_code"] == 47
+    assert setting.groups.producers == []
+    again = module.handle(context, request)
+    asked[2].resolve({OFFSETS: 0})
+    assert isinstance(again, Deferred)
+    assert again.result()["topics"][0]["partitions"][0]["error_code"] == 0
+    assert setting.groups.producers == [(1000, 0)]
