@@ -1,0 +1,98 @@
+"""The batch source: a query over the records between two boundaries, settled when it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader
+
+from ottla.spark import row_filters, stream_plan
+from ottla.spark.boundaries import resolve
+from ottla.spark.cluster_view import ClusterView
+from ottla.spark.errors import OptionError
+from ottla.spark.option_values import EARLIEST
+from ottla.spark.ranges import OffsetRange, tasks_of
+from ottla.spark.reading import RangePartition, read_range
+from ottla.spark.row_filters import RowFilter
+from ottla.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class OttlaBatchReader(DataSourceReader):
+    """Does not override `pushFilters`: a reader that does fails every query of a session that has
+    not turned Spark's setting on."""
+
+    def __init__(
+        self, options: SourceOptions, open_view: Callable[[SourceOptions], ClusterView]
+    ) -> None:
+        self.options = options
+        self._open_view = open_view
+        self.filters: tuple[RowFilter, ...] = ()
+
+    def partitions(self) -> list[RangePartition]:
+        view = self._open_view(self.options)
+        try:
+            ranges = self._ranges(view)
+        finally:
+            view.close()
+        options = self.options
+        tasks = tasks_of(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(one) for one in tasks]
+
+    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self.options, partition.wanted, self.filters)
+
+    def _ranges(self, view: ClusterView) -> list[OffsetRange]:
+        options = self.options
+        topics = view.topics(options.subscription)
+        if not topics:
+            wanted = options.subscription
+            raise OptionError(
+                f"no topic is there for {wanted.topics or wanted.pattern or wanted.partitions}: "
+                "create it, or correct the option"
+            )
+        places = stream_plan.partitions_of(topics)
+        start = resolve(options.start, places, view, group_id=options.group_id)
+        end = resolve(options.end, places, view, option="endingOffsets")
+        earliest = view.offsets(dict.fromkeys(places, EARLIEST))
+        losses = stream_plan.Losses(options.fail_on_data_loss)
+        ranges = []
+        for topic, partition in places:
+            first, low = earliest[topic, partition], start[topic, partition]
+            if low < first:
+                losses.report(
+                    f"{topic}-{partition} begins at offset {first}: the records from {low} on "
+                    "that were asked for are deleted",
+                    f"Start at {first} or later",
+                )
+                low = first
+            high = max(low, end[topic, partition])
+            ranges.append(OffsetRange(topic, partition, low, high, topics[topic].topic_id))
+        return self._narrowed(ranges, view)
+
+    def _narrowed(self, ranges: list[OffsetRange], view: ClusterView) -> list[OffsetRange]:
+        ranges = row_filters.narrowed(ranges, self.filters)
+        moments = [one.earliest_ms for one in self.filters if one.earliest_ms is not None]
+        if not moments or not ranges:
+            return ranges
+        asked = {(one.topic, one.partition): max(moments) for one in ranges}
+        # Everything before the first record of that time is older, in whatever order it came.
+        found = view.offsets(asked)
+        return [
+            replace(one, start=max(one.start, min(found[one.topic, one.partition], one.end)))
+            for one in ranges
+            if (one.topic, one.partition) in found
+        ]
+
+
+class FilteringBatchReader(OttlaBatchReader):
+    """With the option pushFilters=true."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        ours, rest = row_filters.taken(filters)
+        self.filters = tuple(ours)
+        return rest

@@ -1,0 +1,206 @@
+"""The driver's view of a cluster, asked by Ottla's client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.ids import TopicPartition
+from ottla.client.errors import error_for
+from ottla.protocol.api_keys import LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH
+from ottla.protocol.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.primitives import NULL_UUID
+from ottla.spark.cluster_view import Committed, TopicFacts
+from ottla.spark.errors import OptionError
+from ottla.spark.source_options import Subscription
+from ottla.spark.wire import Wire
+
+_READ_COMMITTED = 1
+_NOT_THERE = -1
+
+
+class ClientView:
+    """`settings` are the client's, with the isolation level in which ends are meant."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._wire = Wire(settings, "driver")
+        self._isolation = int(self._wire.settings.isolation_level == "read_committed")
+
+    def close(self) -> None:
+        self._wire.close()
+
+    # -- topics -------------------------------------------------------------------------------
+
+    def topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
+        return self._wire.call(lambda: self._topics(subscription), "looking for topics")
+
+    async def _topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
+        core = self._wire.core
+        names = subscription.topics or tuple(subscription.partitions)
+        fields = {
+            "topics": [{"topic_id": NULL_UUID, "name": name} for name in names] or None,
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        answer = await core.request(core.least_loaded(), METADATA, fields, version_min=10)
+        core.cluster.update(answer, all_topics=not names)
+        found: dict[str, TopicFacts] = {}
+        for topic in answer.topics:
+            if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if topic.error_code != NONE:
+                raise error_for(topic.error_code, f"topic {topic.name}")
+            if not names and (topic.is_internal or not _matches(subscription.pattern, topic.name)):
+                continue
+            core.metadata.want(topic.name)
+            partitions = sorted(one.partition_index for one in topic.partitions)
+            if subscription.partitions:
+                partitions = _assigned(subscription, topic.name, partitions)
+            found[topic.name] = TopicFacts(str(topic.topic_id), tuple(partitions))
+        return found
+
+    # -- offsets ------------------------------------------------------------------------------
+
+    def offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not at:
+            return {}
+        return self._wire.call(lambda: self._offsets(at), "listing offsets")
+
+    async def _offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for topic, partition in at:
+            leader = await self._wire.leader_of(topic, partition)
+            by_leader.setdefault(leader, []).append((topic, partition))
+        core = self._wire.core
+        asked = [
+            core.request(leader, LIST_OFFSETS, self._question(places, at))
+            for leader, places in by_leader.items()
+        ]
+        found: dict[TopicPartition, int] = {}
+        for pending in asked:
+            answer = await pending
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    if one.error_code != NONE:
+                        raise self._wire.partition_error(
+                            topic.name, one.partition_index, one.error_code
+                        )
+                    if one.offset >= 0:
+                        found[topic.name, one.partition_index] = one.offset
+        return found
+
+    def _question(
+        self, places: list[TopicPartition], at: Mapping[TopicPartition, int]
+    ) -> dict[str, Any]:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for topic, partition in places:
+            topics.setdefault(topic, []).append(
+                {
+                    "partition_index": partition,
+                    "current_leader_epoch": self._wire.core.cluster.leader_epoch_of(
+                        topic, partition
+                    ),
+                    "timestamp": at[topic, partition],
+                }
+            )
+        return {
+            "replica_id": -1,
+            "isolation_level": self._isolation,
+            "topics": [{"name": name, "partitions": some} for name, some in topics.items()],
+            "timeout_ms": self._wire.settings.request_timeout_ms,
+        }
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def committed(
+        self, group_id: str, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, Committed]:
+        return self._wire.call(
+            lambda: self._committed(group_id, partitions), f"offsets of group {group_id}"
+        )
+
+    async def _committed(
+        self, group_id: str, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, Committed]:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        asked = [{"name": name, "partition_indexes": some} for name, some in topics.items()]
+        # v10 asks by topic id; names are what a group is known by here.
+        answer = await self._wire.core.request(
+            await self._wire.coordinator_of(group_id),
+            OFFSET_FETCH,
+            {
+                "group_id": group_id,
+                "topics": asked,
+                "groups": [{"group_id": group_id, "member_epoch": -1, "topics": asked}],
+                "require_stable": True,
+            },
+            purpose="coordinator",
+            version_max=9,
+        )
+        group = answer.groups[0] if answer.groups else answer
+        if group.error_code != NONE:
+            raise self._wire.group_error(group_id, group.error_code)
+        found: dict[TopicPartition, Committed] = {}
+        for topic in group.topics:
+            for one in topic.partitions:
+                if one.error_code != NONE:
+                    raise self._wire.group_error(group_id, one.error_code)
+                if one.committed_offset != _NOT_THERE:
+                    found[topic.name, one.partition_index] = Committed(
+                        one.committed_offset, one.metadata or ""
+                    )
+        return found
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        self._wire.call(lambda: self._commit(group_id, offsets), f"commit of group {group_id}")
+
+    async def _commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), one in offsets.items():
+            topics.setdefault(topic, []).append(
+                {
+                    "partition_index": partition,
+                    "committed_offset": one.offset,
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": one.metadata,
+                }
+            )
+        answer = await self._wire.core.request(
+            await self._wire.coordinator_of(group_id),
+            OFFSET_COMMIT,
+            {
+                "group_id": group_id,
+                "generation_id_or_member_epoch": -1,
+                "member_id": "",
+                "group_instance_id": None,
+                "retention_time_ms": -1,
+                "topics": [{"name": name, "partitions": some} for name, some in topics.items()],
+            },
+            purpose="coordinator",
+            version_max=9,
+        )
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.error_code != NONE:
+                    raise self._wire.group_error(group_id, one.error_code)
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error as wrong:
+        raise OptionError(f"option subscribePattern: {pattern!r} is no pattern: {wrong}") from None
+
+
+def _assigned(subscription: Subscription, topic: str, partitions: list[int]) -> list[int]:
+    wanted = subscription.partitions[topic]
+    missing = sorted(set(wanted) - set(partitions))
+    if missing:
+        raise OptionError(
+            f"option assign: {topic} has no partition {missing[0]}; it has {len(partitions)}"
+        )
+    return list(wanted)

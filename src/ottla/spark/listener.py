@@ -1,0 +1,96 @@
+"""Consumer groups that are where their queries are: at the end of every batch, and of the last one.
+
+Spark tells a listener of each batch when it is done. What the source keeps in its offsets is enough
+to commit them: the group, who commits, and the brokers. A commit that fails is tried again with the
+next batch and when the query ends. Nothing here can fail a query.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ottla.base.errors import OttlaError
+from ottla.spark.client_view import ClientView
+from ottla.spark.errors import OffsetError
+from ottla.spark.group_offsets import GroupOffsets
+from ottla.spark.offsets import NOTES, Position, position_of
+
+log = logging.getLogger(__name__)
+
+
+class GroupListener(StreamingQueryListener):
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+        self._lock = threading.Lock()
+        self._views: dict[str, ClientView] = {}
+        self._groups: dict[str, GroupOffsets] = {}
+        # Of each run: where its sources ended, as far as it is not committed yet.
+        self._owed: dict[str, dict[str, Position]] = {}
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:
+        self._pay(str(event.runId))
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = event.progress
+        run = str(progress.runId)
+        with self._lock:
+            for source in progress.sources:
+                position = _position(source.endOffset)
+                if position is not None:
+                    self._owed.setdefault(run, {})[position.group_id] = position
+        self._pay(run)
+
+    def onQueryTerminated(self, event: Any) -> None:
+        run = str(event.runId)
+        self._pay(run)
+        with self._lock:
+            self._owed.pop(run, None)
+
+    def close(self) -> None:
+        with self._lock:
+            for view in self._views.values():
+                view.close()
+            self._views.clear()
+            self._groups.clear()
+
+    def _pay(self, run: str) -> None:
+        with self._lock:
+            owed = self._owed.get(run, {})
+            for group_id, position in list(owed.items()):
+                try:
+                    if self._group(position).keep(position):
+                        del owed[group_id]
+                except OttlaError as failure:
+                    log.warning("offsets of group %s not committed: %s", group_id, failure)
+
+    def _group(self, position: Position) -> GroupOffsets:
+        found = self._groups.get(position.group_id)
+        if found is None:
+            view = self._views.get(position.servers)
+            if view is None:
+                settings = {**self._settings, "bootstrap.servers": position.servers}
+                view = self._views[position.servers] = ClientView(settings)
+            found = GroupOffsets(view, position.group_id, position.query)
+            self._groups[position.group_id] = found
+        return found
+
+
+def _position(text: str | None) -> Position | None:
+    """Of a source of ours that has a group; None for all others."""
+    try:
+        given = json.loads(text or "null")
+        if not isinstance(given, dict) or NOTES not in given:
+            return None
+        position = position_of(given)
+    except (ValueError, OffsetError):
+        return None
+    return position if position.group_id else None

@@ -1,0 +1,51 @@
+"""The doors to a cluster that the sink uses. Ports only; `client_sink` stands behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.spark.decisions import Decision, Prepared
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TaskTransaction(Protocol):
+    """The records of one attempt of one task, invisible until somebody ends the transaction."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    def prepare(self) -> Prepared:
+        """All records are stored, and from now on no time-out undoes them (where the broker can
+        promise that). Nobody can add to them any more."""
+
+    def abort(self) -> None: ...
+
+
+class Claim(Protocol):
+    """The right to decide for a sink, until somebody else claims it."""
+
+    def decision(self) -> Decision | None:
+        """The newest there is; nobody else can have written one since the claim."""
+
+    def decide(self, decision: Decision) -> None:
+        """Durable when this returns. Raises SinkConflict when the claim is lost; after any other
+        error it may have been written or not."""
+
+
+class SinkCluster(Protocol):
+    #: Whether prepared transactions outlive their time-out here.
+    prepares: bool
+
+    def decision(self, sink: str) -> Decision | None:
+        """The newest that is known: a younger one may be on its way."""
+
+    def begin(self, transactional_id: str) -> TaskTransaction: ...
+
+    def claim(self, sink: str) -> Claim: ...
+
+    def end(self, transaction: Prepared, *, commit: bool) -> None:
+        """Idempotent. Raises SinkLoss when the opposite has happened already."""
+
+    def open_transactions(self, prefix: str) -> list[Prepared]:
+        """Those under way whose ids begin with `prefix`."""

@@ -1,0 +1,206 @@
+"""Exactly once: one prepared transaction for each task, one decision for each batch.
+
+Tasks write into transactions of their own and leave them prepared. The driver claims the sink,
+which shuts out every other driver, looks whether the batch was decided already, and if not writes
+the decision: the list of transactions that count. That write is the commit point. Then it ends
+them. Whoever comes later, after whatever crash, finds the decision and ends them again, which
+changes nothing, or finds none and starts over.
+
+A transaction's id says for which batch it was written. Once that batch or a later one is decided,
+what the decision does not list can never count: it is dead, and anybody may abort it, a zombie
+included. A transaction of an undecided batch is aborted by nobody but its own run; and before that,
+the run looks for a decision and rolls forward if there is one.
+
+What always holds: a transaction is committed only if a decision lists it; a decision is written
+only under a claim, after looking; between two decisions of a sink all of the first are committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.spark.crash_points import crash_point
+from ottla.spark.decisions import Decision, Prepared
+from ottla.spark.errors import SinkConflict
+from ottla.spark.sink_cluster import SinkCluster
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Who writes: one attempt of one task, in one run of one query, for one batch."""
+
+    sink: str
+    query: str
+    run: str
+    batch: int
+    task: int
+    # Unique within the run, over stages and retries.
+    attempt: int
+    token: str = ""
+
+    @property
+    def transactional_id(self) -> str:
+        run = run_prefix(self.sink, self.run)
+        return f"{run}{self.batch}/{self.task}/{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a task tells the driver; no transaction where it had nothing to write."""
+
+    run: str
+    query: str
+    rows: int
+    transaction: Prepared | None
+    skipped: bool = False
+    token: str = ""
+
+
+def sink_prefix(sink: str) -> str:
+    return f"{sink}/"
+
+
+def run_prefix(sink: str, run: str) -> str:
+    return f"{sink_prefix(sink)}{run}/"
+
+
+def batch_of(transactional_id: str) -> int:
+    """Names of sinks may have slashes; what follows them has not."""
+    return int(transactional_id.rsplit("/", 3)[1])
+
+
+def write_task(
+    cluster: SinkCluster, attempt: Attempt, batches: Iterable[pa.RecordBatch]
+) -> Written:
+    """In the task."""
+    last = cluster.decision(attempt.sink)
+    if last is not None:
+        refuse_other_query(last, attempt.sink, attempt.query)
+        if is_decided(last, attempt.batch, attempt.token):
+            for _ in batches:  # Spark waits until its rows are taken
+                pass
+            return Written(attempt.run, attempt.query, 0, None, skipped=True)
+    transaction = None
+    rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if transaction is None:
+            transaction = cluster.begin(attempt.transactional_id)
+        transaction.write(batch)
+        rows += batch.num_rows
+        crash_point("task-mid-write", attempt.batch)
+    if transaction is None:
+        return Written(attempt.run, attempt.query, 0, None)
+    prepared = transaction.prepare()
+    crash_point("task-prepared", attempt.batch)
+    return Written(attempt.run, attempt.query, rows, prepared)
+
+
+def commit_batch(
+    cluster: SinkCluster, sink: str, batch: int, written: Sequence[Written], token: str = ""
+) -> None:
+    """In the driver, when all tasks are done."""
+    query = written[0].query
+    crash_point("before-claim", batch)
+    claim = cluster.claim(sink)
+    last = claim.decision()
+    if last is not None:
+        refuse_other_query(last, sink, query)
+    if last is not None and is_decided(last, batch, token):
+        # By a run that died before Spark knew, or by one that lives while this one is a zombie.
+        _roll_forward(cluster, last)
+        _abort_dead(cluster, last)
+        return
+    _refuse_skips(sink, batch, written)
+    transactions = tuple(one.transaction for one in written if one.transaction is not None)
+    decision = Decision(sink, query, batch, sum(one.rows for one in written), transactions, token)
+    crash_point("before-decision", batch)
+    claim.decide(decision)
+    crash_point("after-decision", batch)
+    _roll_forward(cluster, decision)
+    _abort_dead(cluster, decision)
+    crash_point("after-commit", batch)
+
+
+def abort_batch(
+    cluster: SinkCluster,
+    sink: str,
+    batch: int,
+    written: Sequence[Written | None],
+    token: str = "",
+) -> None:
+    """In the driver, when a task or the commit has failed; the commit may have happened."""
+    mine = [one for one in written if one is not None]
+    if not mine:
+        return  # no task got far enough to say who it was; what they wrote runs out of time
+    last = cluster.decision(sink)
+    if not _is_mine(last, mine, batch, token) and len(mine) == len(written):
+        # All tasks were done, so the commit was tried, and its decision may be on its way still.
+        # A claim makes it either visible or impossible.
+        last = cluster.claim(sink).decision()
+    if last is not None and _is_mine(last, mine, batch, token):
+        _roll_forward(cluster, last)
+        _abort_dead(cluster, last)
+        return
+    for run in sorted({one.run for one in mine}):
+        _abort(cluster, cluster.open_transactions(run_prefix(sink, run)))
+
+
+def _is_mine(last: Decision | None, mine: Sequence[Written], batch: int, token: str) -> bool:
+    return last is not None and last.query == mine[0].query and is_decided(last, batch, token)
+
+
+def is_decided(last: Decision, batch: int, token: str) -> bool:
+    return last.token == token if token else last.batch >= batch
+
+
+def refuse_other_query(last: Decision, sink: str, query: str) -> None:
+    if last.query != query:
+        raise SinkConflict(
+            f"sink {sink} belongs to query {last.query} (its last batch was {last.batch}); this is "
+            f"query {query}. Give each query its own sinkId; if this one takes over, for example "
+            f"with a new checkpoint, release the sink first: ottla pipeline reset --sink {sink}"
+        )
+
+
+def _refuse_skips(sink: str, batch: int, written: Sequence[Written]) -> None:
+    if any(one.skipped for one in written):
+        raise SinkConflict(
+            f"a task of batch {batch} found it decided, but sink {sink} has no such decision any "
+            "more: it was reset while the query was running. Start the query again"
+        )
+
+
+def _roll_forward(cluster: SinkCluster, decision: Decision) -> None:
+    for number, transaction in enumerate(decision.transactions):
+        cluster.end(transaction, commit=True)
+        if number == 0:
+            crash_point("after-first-end", decision.batch)
+
+
+def _abort_dead(cluster: SinkCluster, last: Decision) -> None:
+    """Losers of retries, and what dead runs have left of batches that are decided."""
+    listed = {one.transactional_id for one in last.transactions}
+    _abort(
+        cluster,
+        [
+            one
+            for one in cluster.open_transactions(sink_prefix(last.sink))
+            if one.transactional_id not in listed and batch_of(one.transactional_id) <= last.batch
+        ],
+    )
+
+
+def _abort(cluster: SinkCluster, transactions: Iterable[Prepared]) -> None:
+    for one in transactions:
+        log.info("aborting %s, which no decision lists", one.transactional_id)
+        cluster.end(one, commit=False)

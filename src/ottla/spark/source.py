@@ -1,0 +1,60 @@
+"""The data source itself: what Spark finds under the name `ottla`.
+
+Spark makes one in the driver, pickles it, and asks it for readers and writers, a writer for each
+batch anew; so it only checks options and hands them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+
+from ottla.spark.columns import spark_schema
+from ottla.spark.errors import OptionError
+from ottla.spark.source_options import (
+    BATCH,
+    STREAM,
+    SourceOptions,
+    columns_of,
+    parse_source_options,
+)
+
+if TYPE_CHECKING:
+    from ottla.spark.cluster_view import ClusterView
+
+
+def schema_of(options: Mapping[str, str]) -> str:
+    return spark_schema(columns_of(options))
+
+
+def batch_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceReader:
+    from ottla.spark.batch_reader import FilteringBatchReader, OttlaBatchReader
+
+    parsed = parse_source_options(options, BATCH)
+    _refuse_own_schema(parsed, schema)
+    kind = FilteringBatchReader if parsed.push_filters else OttlaBatchReader
+    return kind(parsed, open_view)
+
+
+def stream_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceStreamReader:
+    from ottla.spark.stream_reader import OttlaStreamReader
+
+    parsed = parse_source_options(options, STREAM)
+    _refuse_own_schema(parsed, schema)
+    return OttlaStreamReader(parsed, open_view)
+
+
+def open_view(options: SourceOptions) -> ClusterView:
+    from ottla.spark.client_view import ClientView
+
+    return ClientView(options.client)
+
+
+def _refuse_own_schema(options: SourceOptions, schema: list[str]) -> None:
+    if tuple(schema) != options.columns:
+        raise OptionError(
+            "the source has a schema of its own: remove .schema(...), and choose columns with the "
+            "option columns"
+        )

@@ -1,0 +1,207 @@
+"""The streaming source: where a query is, how far a batch goes, which task reads what.
+
+One object lives in the driver for a whole run, with one connection; copies of another go to the
+tasks, where only `read` is called. `partitions` is a function of its two positions: a batch that
+Spark repeats after a crash reads the same records. Nothing hangs on `commit` and `stop`: Spark
+calls the first a batch late, the second not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.spark import stream_plan
+from ottla.spark.admission import TriggerPace
+from ottla.spark.boundaries import resolve
+from ottla.spark.cluster_view import ClusterView, TopicFacts
+from ottla.spark.errors import OptionError
+from ottla.spark.group_offsets import GroupOffsets
+from ottla.spark.offsets import ByPartition, Position, position_of, ranges_between
+from ottla.spark.option_values import EARLIEST, LATEST
+from ottla.spark.ranges import tasks_of
+from ottla.spark.reading import RangePartition, read_range
+from ottla.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+OpenView = Callable[[SourceOptions], ClusterView]
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, open_view: OpenView) -> None:
+        self.options = options
+        self._open_view = open_view
+        self._view: ClusterView | None = None
+        self._losses = stream_plan.Losses(options.fail_on_data_loss)
+        self._pace = TriggerPace(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
+        self._topics: dict[str, TopicFacts] = {}
+        self._topics_until_ms = 0
+        self._group: GroupOffsets | None = None
+        # The ends at the start of an availableNow run; later records wait for the next run.
+        self._target: ByPartition | None = None
+        self._latest: Position | None = None
+        self._turn = 0
+
+    # -- in the driver ------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        topics = self._topics_now()
+        options = self.options
+        query = f"{time.time_ns():020d}/{uuid.uuid4().hex[:12]}"
+        group_id = options.group_id or f"{options.group_id_prefix}-{query[-12:]}"
+        offsets = resolve(
+            options.start, stream_plan.partitions_of(topics), self._connected(), group_id=group_id
+        )
+        return Position(
+            next_offsets=offsets,
+            topic_ids={topic: facts.topic_id for topic, facts in topics.items()},
+            group_id=group_id if options.commit_offsets else "",
+            query=query,
+            servers=options.client["bootstrap.servers"],
+        ).as_spark()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        given = position_of(start)
+        if self._latest is None:
+            # startingOffsets counts in the first run only: say where this one really begins.
+            log.warning("reading on from %s as group %s", given.next_offsets, given.group_id)
+        self._commit(given)
+        topics = self._topics_now()
+        position = stream_plan.without_lost_topics(given, topics, self._losses)
+        view = self._connected()
+        fresh = [
+            place
+            for place in stream_plan.partitions_of(topics)
+            if place not in position.next_offsets
+            and (self._target is None or place in self._target)
+        ]
+        first = view.offsets(dict.fromkeys(fresh, EARLIEST)) if fresh else {}
+        stream_plan.check_new_partitions(first, self._losses)
+        latest = self._ends(position, [*position.next_offsets, *first])
+        self._latest = stream_plan.next_position(position, topics, first, latest, None)
+        if self._target is not None:
+            latest = {place: min(end, self._target.get(place, 0)) for place, end in latest.items()}
+        if position is given and not self._admits(position, first, latest, limit):
+            return start
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        self._turn += 1
+        found = stream_plan.next_position(position, topics, first, latest, rows_max, self._turn)
+        if found.next_offsets == given.next_offsets and found.topic_ids == given.topic_ids:
+            return start
+        return found.as_spark()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None if self._latest is None else self._latest.as_spark()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        # A stale list of partitions would leave some for the next run, though they have records.
+        self._topics_until_ms = 0
+        places = stream_plan.partitions_of(self._topics_now())
+        self._target = self._connected().offsets(dict.fromkeys(places, LATEST))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        ranges = ranges_between(position_of(start), position_of(end))
+        options = self.options
+        tasks = tasks_of(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(one) for one in tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Comes when the next batch is planned, and for the last one never: see `latestOffset`."""
+
+    def stop(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    # -- in a task ----------------------------------------------------------------------------
+
+    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self.options, partition.wanted)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_view": None, "_group": None}
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _connected(self) -> ClusterView:
+        if self._view is None:
+            self._view = self._open_view(self.options)
+        return self._view
+
+    def _topics_now(self) -> dict[str, TopicFacts]:
+        now_ms = _now_ms()
+        if now_ms >= self._topics_until_ms:
+            self._topics = self._connected().topics(self.options.subscription)
+            self._topics_until_ms = now_ms + self.options.metadata_ttl_ms
+            if not self._topics:
+                raise OptionError(_nothing_found(self.options))
+        return self._topics
+
+    def _admits(
+        self, position: Position, first: ByPartition, latest: ByPartition, limit: ReadLimit
+    ) -> bool:
+        available = stream_plan.backlog(position, first, latest)
+        if self._target is not None or isinstance(limit, ReadAllAvailable):
+            return available > 0
+        return self._pace.admits(available, _now_ms())
+
+    def _ends(self, position: Position, places: list[Any]) -> ByPartition:
+        """The ends of the partitions; where one lies before what was read, it is asked again."""
+        asked = dict.fromkeys(places, LATEST)
+        latest = self._connected().offsets(asked)
+        for _ in range(self.options.fetch_offset_retries):
+            if not stream_plan.receded(position, latest):
+                return latest
+            time.sleep(self.options.fetch_offset_retry_interval_ms / 1000)
+            latest = self._connected().offsets(asked)
+        back = stream_plan.receded(position, latest)
+        stream_plan.report_receded(position, back, self._losses)
+        return latest
+
+    def _commit(self, position: Position) -> None:
+        """What `start` says is done: batches end when the next one is planned."""
+        if not position.group_id:
+            return
+        if self._group is None or self._group.group_id != position.group_id:
+            self._group = GroupOffsets(
+                self._connected(),
+                position.group_id,
+                position.query,
+                look_around=bool(self.options.group_id),
+            )
+        self._group.keep(position)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _nothing_found(options: SourceOptions) -> str:
+    subscription = options.subscription
+    wanted = (
+        ", ".join(subscription.topics or subscription.partitions)
+        or f"the pattern {subscription.pattern}"
+    )
+    return (
+        f"no topic is there for {wanted} on {options.client['bootstrap.servers']}: create it, or "
+        "correct the option"
+    )

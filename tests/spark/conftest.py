@@ -1,0 +1,80 @@
+"""One broker and one Spark session for all tests of this directory.
+
+A session costs ten seconds of both cores, so all of these tests run in one worker (the xdist group
+`spark`), with topics and checkpoints of their own. Checkpoint files are written the short way: see
+docs/guide/pipelines.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing import Broker
+from tests.spark.topics import Topics
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    with Broker({"num.partitions": 2}) as found:
+        yield found
+
+
+@pytest.fixture
+def topics(broker: Broker, request: pytest.FixtureRequest) -> Topics:
+    return Topics(broker.bootstrap, request.node.name)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    from ottla.spark.session import LOCAL_CHECKPOINTS
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.pop("SPARK_HOME", None)
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    settings = {
+        **LOCAL_CHECKPOINTS,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        # A short life: what a JIT spends on code that runs for a minute never comes back.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.memory": "1g",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def read(spark: Any, broker: Broker) -> Callable[..., Any]:
+    """A batch read with these options."""
+
+    def read(**options: str) -> Any:
+        reader = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap)
+        return reader.options(**options).load()
+
+    return read

@@ -1,0 +1,296 @@
+"""The source's readers on a real broker, called as Spark calls them, without Spark.
+
+Here is what depends on the broker: partitions that appear, topics that are created again, records
+that are deleted, transactions. That Spark itself calls them so is `test_source`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from ottla.spark.errors import DataLoss, OptionError, ReadStalled
+from ottla.spark.source import batch_reader, schema_of, stream_reader
+from ottla.spark.stream_reader import OttlaStreamReader
+from ottla.testing import Broker
+from tests.spark.topics import Topics
+
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+@pytest.fixture
+def stream(broker: Broker) -> Iterator[Any]:
+    """Makes stream readers that end with the test."""
+    opened: list[OttlaStreamReader] = []
+
+    def make(**options: str) -> OttlaStreamReader:
+        given = {
+            "kafka.bootstrap.servers": broker.bootstrap,
+            "startingOffsets": "earliest",
+            "partition.metadata.cache.ttl.ms": "0",
+            **options,
+        }
+        reader: OttlaStreamReader = stream_reader(given, COLUMNS)
+        opened.append(reader)
+        return reader
+
+    yield make
+    for reader in opened:
+        reader.stop()
+
+
+def values_between(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """As tasks would read them, from what they would be sent."""
+    found = []
+    for partition in reader.partitions(start, end):
+        for batch in reader.read(partition):
+            found += [int(value) for value in batch.column("value").to_pylist()]
+    return sorted(found)
+
+
+def through_text(offset: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(offset))
+
+
+def test_batches_follow_each_other_without_gap_or_overlap(stream: Any, topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(1000))
+    reader = stream(subscribe=topic)
+    start = reader.initialOffset()
+    found, steps = [], 0
+    while (end := reader.latestOffset(start, ReadMaxRows(300))) != start:
+        values = values_between(reader, start, through_text(end))
+        assert len(values) <= 300
+        found += values
+        start = through_text(end)
+        steps += 1
+    assert sorted(found) == list(range(1000))
+    assert steps == 4
+    assert reader.reportLatestOffset() == end
+
+
+def test_a_restarted_reader_reads_the_same_records(stream: Any, topics: Topics) -> None:
+    """Of the batch that Spark repeats; and it asks for nothing before."""
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    first = stream(subscribe=topic)
+    start = first.initialOffset()
+    end = through_text(first.latestOffset(start, ReadMaxRows(60)))
+    topics.fill("in", range(100, 200))
+    again = stream(subscribe=topic)
+    assert values_between(again, start, end) == values_between(first, start, end)
+    rest = again.latestOffset(end, ReadAllAvailable())
+    assert sorted(values_between(again, start, end) + values_between(again, end, rest)) == list(
+        range(200)
+    )
+
+
+def test_new_partitions_and_topics_are_read_from_their_first_record(
+    stream: Any, topics: Topics
+) -> None:
+    topics.create("in-1", 1)
+    topics.fill("in-1", range(10), partitions=1)
+    pattern = topics("in-1")[:-1] + r"\d"
+    reader = stream(subscribePattern=pattern)
+    start = reader.initialOffset()
+    end = through_text(reader.latestOffset(start, ReadAllAvailable()))
+    topics.grow("in-1", 2)
+    topics.create("in-2", 1)
+    topics.fill("in-1", range(10, 20))
+    topics.fill("in-2", range(20, 30), partitions=1)
+    later = through_text(reader.latestOffset(end, ReadAllAvailable()))
+    assert values_between(reader, end, later) == list(range(10, 30))
+    assert reader.latestOffset(later, ReadAllAvailable()) == later
+    # Another life of the driver knows where the new ones began from the checkpoint alone.
+    assert values_between(stream(subscribePattern=pattern), end, later) == list(range(10, 30))
+
+
+def test_available_now_ends_where_the_log_ended_when_it_began(stream: Any, topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    reader = stream(subscribe=topic)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    topics.grow("in", 3)
+    topics.fill("in", range(100, 200), partitions=3)
+    found = []
+    while (end := reader.latestOffset(start, ReadMaxRows(30))) != start:
+        values = values_between(reader, start, end)
+        assert len(values) <= 30
+        found += values
+        start = end
+    assert sorted(found) == list(range(100))
+    after = stream(subscribe=topic)
+    assert values_between(after, start, after.latestOffset(start, ReadAllAvailable())) == list(
+        range(100, 200)
+    )
+
+
+def test_a_topic_created_again_is_an_error_that_says_so(stream: Any, topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(10))
+    reader = stream(subscribe=topic)
+    start = reader.initialOffset()
+    end = through_text(reader.latestOffset(start, ReadAllAvailable()))
+    topics.delete("in")
+    topics.create("in")
+    topics.fill("in", range(100, 120))
+    # Planned before, read after.
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again"):
+        values_between(reader, start, end)
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again"):
+        reader.latestOffset(end, ReadAllAvailable())
+    lenient = stream(subscribe=topic, failOnDataLoss="false")
+    later = lenient.latestOffset(end, ReadAllAvailable())
+    assert values_between(lenient, end, later) == list(range(100, 120))
+
+
+def test_deleted_records_are_an_error_with_offsets_and_remedy(stream: Any, topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    reader = stream(subscribe=topic)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    before = [ck.TopicPartition(topic, 1, 20)]
+    for done in topics.admin.delete_records(before).values():
+        done.result(60)
+    with pytest.raises(DataLoss, match=rf"{topic}-1: 20 offsets from 0 on are deleted.*retention"):
+        values_between(reader, start, end)
+    lenient = stream(subscribe=topic, failOnDataLoss="false")
+    assert values_between(lenient, start, end) == sorted(set(range(100)) - set(range(1, 41, 2)))
+
+
+def test_only_committed_records_are_read_and_gaps_are_no_loss(
+    stream: Any, topics: Topics, broker: Broker
+) -> None:
+    topic = topics.create("in", 1)
+    sender = ck.Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": f"t-{uuid.uuid4()}"}
+    )
+    sender.init_transactions(60)
+    for number in range(6):
+        sender.begin_transaction()
+        for value in range(number * 10, number * 10 + 10):
+            sender.produce(topic, b"%d" % value)
+        sender.flush(60)
+        (sender.abort_transaction if number % 2 else sender.commit_transaction)(60)
+    sender.begin_transaction()
+    sender.produce(topic, b"999")
+    sender.flush(60)
+    committed = [value for value in range(60) if value // 10 % 2 == 0]
+    reader = stream(subscribe=topic)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert values_between(reader, start, end) == committed
+    everything = stream(subscribe=topic, **{"kafka.isolation.level": "read_uncommitted"})
+    end = everything.latestOffset(start, ReadAllAvailable())
+    assert values_between(everything, start, end) == [*range(60), 999]
+    sender.abort_transaction(60)
+    # The last offsets hold nothing but aborted records and markers: read, and found empty.
+    last = reader.latestOffset(end, ReadAllAvailable())
+    assert values_between(reader, end, last) == []
+
+
+def test_a_plain_query_commits_where_its_batch_began(stream: Any, topics: Topics) -> None:
+    """Over a restart the group is where the last finished batch ended."""
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    reader = stream(subscribe=topic, groupIdPrefix="lag")
+    start = reader.initialOffset()
+    group = start["$ottla"]["group"]
+    assert group.startswith("lag-")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert topics.committed(group, "in") == {0: 0, 1: 0}
+    reader.stop()
+    again = stream(subscribe=topic, groupIdPrefix="lag")
+    again.latestOffset(through_text(end), ReadAllAvailable())
+    assert topics.committed(group, "in") == {0: 50, 1: 50}
+
+
+def test_a_named_group_is_taken_and_can_be_started_from(stream: Any, topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    group = topics("readers")
+    reader = stream(subscribe=topic, **{"kafka.group.id": group})
+    start = reader.initialOffset()
+    reader.latestOffset(reader.latestOffset(start, ReadMaxRows(60)), ReadAllAvailable())
+    assert topics.committed(group, "in") == {0: 30, 1: 30}
+    after = stream(subscribe=topic, startingOffsets="group", **{"kafka.group.id": group})
+    start = after.initialOffset()
+    assert values_between(after, start, after.latestOffset(start, ReadAllAvailable())) == list(
+        range(60, 100)
+    )
+
+
+def test_a_batch_reads_between_its_boundaries(topics: Topics, broker: Broker) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "assign": json.dumps({topic: [1]}),
+        "startingOffsets": json.dumps({topic: {"1": 10}}),
+        "endingOffsets": json.dumps({topic: {"1": 20}}),
+        "columns": "offset,value",
+        "minPartitions": "4",
+    }
+    reader = batch_reader(options, ["offset", "value"])
+    tasks = reader.partitions()
+    assert len(tasks) == 4
+    rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    assert rows == [{"offset": n, "value": b"%d" % (2 * n + 1)} for n in range(10, 20)]
+    assert schema_of(options) == "offset bigint, value binary"
+
+
+def test_a_batch_from_deleted_records_says_where_the_log_begins(
+    topics: Topics, broker: Broker
+) -> None:
+    topic = topics.create("in", 1)
+    topics.fill("in", range(10), partitions=1)
+    for done in topics.admin.delete_records([ck.TopicPartition(topic, 0, 4)]).values():
+        done.result(60)
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: {"0": 1}}),
+    }
+    with pytest.raises(DataLoss, match=f"{topic}-0 begins at offset 4.*Start at 4 or later"):
+        batch_reader(options, COLUMNS).partitions()
+
+
+def test_what_is_not_there_is_named(stream: Any, topics: Topics) -> None:
+    with pytest.raises(OptionError, match=f"no topic is there for {topics('nothing')}"):
+        stream(subscribe=topics("nothing")).initialOffset()
+    topic = topics.create("in", 1)
+    with pytest.raises(OptionError, match="has no partition 7"):
+        stream(assign=json.dumps({topic: [7]})).initialOffset()
+    with pytest.raises(OptionError, match="is no pattern"):
+        stream(subscribePattern="(").initialOffset()
+
+
+def test_a_broker_that_is_away_ends_in_a_message_not_in_silence(topics: Topics) -> None:
+    with Broker() as lost:
+        other = Topics(lost.bootstrap, "away")
+        topic = other.create("in", 1)
+        other.fill("in", range(10), partitions=1)
+        options = {
+            "kafka.bootstrap.servers": lost.bootstrap,
+            "subscribe": topic,
+            "kafkaConsumer.pollTimeoutMs": "1500",
+        }
+        reader = batch_reader(options, COLUMNS)
+        (task,) = reader.partitions()
+        lost.stop()
+        with pytest.raises(ReadStalled, match=rf"{topic}-0 from 0 to 10.*within 1500 ms.*brokers"):
+            list(reader.read(task))
+
+
+def test_a_schema_of_the_users_own_is_refused(broker: Broker) -> None:
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t"}
+    with pytest.raises(OptionError, match="a schema of its own"):
+        batch_reader(options, ["id", "name"])

@@ -1,0 +1,120 @@
+"""The source in a Spark session: found by its name, with the stock connector's code and columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla.spark
+from ottla.testing import Broker
+from tests.spark.topics import Topics
+
+SECONDS_MAX = 120
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
+        time.sleep(0.1)
+
+
+def test_code_for_the_stock_connector_runs_under_another_name(
+    spark: Any, broker: Broker, topics: Topics
+) -> None:
+    """As in Spark's own guide, with `ottla` for `kafka`; schema and values are the connector's."""
+    topic = topics.create("in")
+    topics.fill("in", range(1000))
+    df = (
+        spark.read.format("ottla")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", topic)
+        .option("includeHeaders", "true")
+        .option("minPartitions", "4")
+        .load()
+    )
+    assert df.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    df.createOrReplaceTempView("records")
+    rows = spark.sql(
+        """SELECT CAST(key AS STRING) AS key, CAST(value AS STRING) AS value, partition, offset,
+                  topic, headers[0].key AS name, CAST(headers[0].value AS STRING) AS header
+           FROM records WHERE offset % 100 = 7 ORDER BY partition, offset"""
+    ).collect()
+    assert [tuple(row) for row in rows] == [
+        (f"key-{n}", str(n), n % 2, n // 2, topic, "n", str(n))
+        for n in sorted(range(1000), key=lambda n: (n % 2, n))
+        if n // 2 % 100 == 7
+    ]
+
+
+def test_a_filter_goes_down_to_the_source(read: Callable[..., Any], topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(1000))
+    df = read(subscribe=topic, pushFilters="true", columns="key,offset,partition")
+    found = df.where("partition = 1 AND offset >= 490").where("key = CAST('key-995' AS BINARY)")
+    assert [row.offset for row in found.collect()] == [497]
+    plan = found._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" not in plan, plan
+
+
+def test_a_wrong_option_is_refused_by_name(read: Callable[..., Any]) -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(AnalysisException, match="no option 'subscibe'; did you mean subscribe"):
+        read(subscibe="orders").count()
+
+
+def test_a_query_goes_on_where_it_ended_and_its_group_with_it(
+    spark: Any, broker: Broker, topics: Topics, tmp_path: Path
+) -> None:
+    """Two lives of a query over one checkpoint; new partitions between them; the group is at the
+    end after each, without a further batch. No batch is above the limit."""
+    topic = topics.create("in")
+    topics.fill("in", range(500))
+    listener = ottla.spark.attach(spark)
+    group = topics("query")
+    progress: list[Any] = []
+
+    def run() -> None:
+        query = (
+            spark.readStream.format("ottla")
+            .option("kafka.bootstrap.servers", broker.bootstrap)
+            .option("kafka.group.id", group)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", "400")
+            .load()
+            .selectExpr("CAST(CAST(value AS STRING) AS INT) AS n", "partition", "offset")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "rows"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(SECONDS_MAX)
+        progress.extend(query.recentProgress)
+
+    try:
+        run()
+        until(lambda: topics.committed(group, "in") == {0: 250, 1: 250}, "commit of the first life")
+        topics.grow("in", 3)
+        topics.fill("in", range(500, 800), partitions=3)
+        run()
+        ends = {0: 350, 1: 350, 2: 100}
+        until(lambda: topics.committed(group, "in", 3) == ends, "commit of the second life")
+    finally:
+        spark.streams.removeListener(listener)
+        listener.close()
+    rows = spark.read.parquet(str(tmp_path / "rows")).collect()
+    assert sorted(row.n for row in rows) == list(range(800))
+    assert len({(row.partition, row.offset) for row in rows}) == 800
+    counts = [one.numInputRows for one in progress]
+    assert sum(counts) == 800
+    assert max(counts) <= 400
