@@ -12,8 +12,13 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.replication.effects import InSyncProposal, Outcome
 from ottla.replication.leader_progress import Follower, LeaderProgress
+
+MayBeMember = Callable[[int, int], bool]
+"""Whether this life (broker id, broker epoch) may be in an in-sync set, by the newest image."""
 
 
 class InSyncTracker:
@@ -44,38 +49,47 @@ class InSyncTracker:
         self._joinable: set[int] = set()
         """Outside of the set, caught up a moment ago, and allowed in: the watermark waits."""
 
-    def on_fetch(
-        self, follower: Follower, *, broker_epoch: int, may_be_member: bool
-    ) -> InSyncProposal | None:
+    def on_fetch(self, follower: Follower, may_be_member: MayBeMember) -> InSyncProposal | None:
         """After each fetch of a replica that is not in the set, or that has fallen behind it."""
-        follower.broker_epoch = broker_epoch
         progress = self._progress
         if follower.is_member:
             if follower.log_end < progress.high_watermark:
                 # It had what is committed and has it no more: its disk lost something.
                 return self._without({follower.replica})
             return None
-        self._await(follower.replica, may_be_member and follower.is_caught_up)
-        if not may_be_member or self._under_way is not None or not progress.may_join(follower):
+        is_allowed = may_be_member(follower.replica, follower.broker_epoch)
+        self._await(follower.replica, is_allowed and follower.is_caught_up)
+        if not is_allowed or self._under_way is not None or not progress.may_join(follower):
             return None
-        joining = ((follower.replica, broker_epoch),)
-        return self._propose((*progress.in_sync, follower.replica), joining)
+        return self._propose((*progress.in_sync, follower.replica), (_life_of(follower),))
 
-    def on_check(self, now_ms: int, lag_ms_max: int) -> InSyncProposal | None:
-        """From time to time: who has not been caught up for too long has to leave."""
+    def on_check(
+        self, now_ms: int, lag_ms_max: int, may_be_member: MayBeMember
+    ) -> InSyncProposal | None:
+        """From time to time, and when brokers have come or gone: who has not been caught up for too
+        long has to leave, and who could not join at its last fetch may do so now."""
         progress = self._progress
-        behind = {
-            follower.replica
-            for follower in progress.followers.values()
-            if progress.is_behind(follower, now_ms, lag_ms_max)
-        }
-        for replica in sorted(behind & self._joinable):
-            self._await(replica, False)
-        return self._without(behind.intersection(progress.in_sync))
-
-    def on_not_eligible(self, replica: int) -> None:
-        """It died, or is about to leave: nothing waits for it any more."""
-        self._await(replica, False)
+        leaving = set()
+        joining = []
+        for follower in progress.followers.values():
+            replica = follower.replica
+            if follower.is_member:
+                if progress.is_behind(follower, now_ms, lag_ms_max):
+                    leaving.add(replica)
+                continue
+            is_fetching = now_ms - follower.pulse.fetched_ms <= lag_ms_max
+            is_allowed = is_fetching and may_be_member(replica, follower.broker_epoch)
+            if is_allowed and progress.may_join(follower):
+                joining.append(follower)
+            elif replica in self._joinable and (
+                not is_allowed or progress.is_behind(follower, now_ms, lag_ms_max)
+            ):
+                self._await(replica, False)
+        if self._under_way is not None or not (leaving or joining):
+            return None
+        members = [one for one in progress.in_sync if one not in leaving]
+        members += [follower.replica for follower in joining]
+        return self._propose(tuple(members), tuple(_life_of(follower) for follower in joining))
 
     def on_outcome(self, proposal: InSyncProposal, outcome: Outcome) -> bool:
         """Whether to ask `again` after a while: the state is not known to have changed."""
@@ -130,3 +144,7 @@ class InSyncTracker:
         self._under_way = proposal
         self._progress.on_in_sync_proposed(in_sync)
         return proposal
+
+
+def _life_of(follower: Follower) -> tuple[int, int]:
+    return follower.replica, follower.broker_epoch

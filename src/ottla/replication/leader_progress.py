@@ -18,6 +18,16 @@ from collections.abc import Iterable
 UNKNOWN_OFFSET = -1
 
 
+class Pulse:
+    """When a replica last asked for anything: it still has all that it had when it last named a
+    partition, which it does only when something about it has changed."""
+
+    __slots__ = ("fetched_ms",)
+
+    def __init__(self, fetched_ms: int) -> None:
+        self.fetched_ms = fetched_ms
+
+
 class Follower:
     """What the leader knows of one other replica, from its fetches in this leader epoch."""
 
@@ -30,6 +40,7 @@ class Follower:
         "leader_end",
         "log_end",
         "log_start",
+        "pulse",
         "replica",
     )
 
@@ -45,6 +56,7 @@ class Follower:
         self.caught_up_ms = caught_up_ms
         """When it last had everything that the leader had at that moment."""
         self.fetched_ms = caught_up_ms
+        self.pulse = Pulse(caught_up_ms)
         self.leader_end = UNKNOWN_OFFSET
         """Where the leader's log ended at its last fetch."""
 
@@ -159,13 +171,16 @@ class LeaderProgress:
 
     def on_appended(self, log_end: int) -> bool:
         """True if the watermark has moved."""
-        self._leader_end = log_end
+        end_before, self._leader_end = self._leader_end, log_end
         if self.is_alone:
             # The only member of the set: what is appended is committed. The general rule gives
             # the same answer; this is the produce path of every single-replica topic.
             self.high_watermark = log_end
             return True
-        return self.advance()
+        for follower in self._counted:
+            if follower.log_end == end_before:
+                follower.caught_up_ms = max(follower.caught_up_ms, follower.pulse.fetched_ms)
+        return False  # no follower that counts has it yet
 
     def on_follower_fetch(self, follower: Follower, offset: int, now_ms: int) -> bool:
         """`offset` was found to be within this log, and its last epoch to be one of ours."""

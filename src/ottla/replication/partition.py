@@ -31,8 +31,8 @@ from ottla.protocol.error_codes import (
 from ottla.records.batch_header import Header
 from ottla.records.validation import ProduceRules
 from ottla.replication.effects import Assignment, InSyncProposal, Outcome
-from ottla.replication.in_sync_tracker import InSyncTracker
-from ottla.replication.leader_progress import LeaderProgress
+from ottla.replication.in_sync_tracker import InSyncTracker, MayBeMember
+from ottla.replication.leader_progress import LeaderProgress, Pulse
 from ottla.replication.produce_rules import rules_of
 
 NO_LEADER = -1
@@ -55,9 +55,13 @@ class CommitWaiter(Protocol):
 
 
 class Reader(Protocol):
-    """A follower's place at the leader: what is appended is for it at once."""
+    """A follower's place at the leader."""
 
-    def on_news(self) -> None: ...
+    def on_news(self) -> None:
+        """Something was appended, or the role has changed."""
+        ...
+
+    def on_watermark(self) -> None: ...
 
 
 def _no_alarm(partition: Partition, reason: str) -> None:
@@ -316,12 +320,11 @@ class Partition:
     def on_follower_fetch(
         self,
         replica: int,
+        broker_epoch: int,
         offset: int,
         log_start: int,
-        now_ms: int,
-        *,
-        broker_epoch: int,
-        may_be_member: bool,
+        pulse: Pulse,
+        may_be_member: MayBeMember,
     ) -> InSyncProposal | None:
         """A replica holds everything below `offset`, which was compared with this log. Returns what
         is to be asked of the store, if the in-sync set should change."""
@@ -331,23 +334,27 @@ class Partition:
         follower = progress.followers.get(replica)
         if follower is None:
             return None
+        follower.broker_epoch = broker_epoch
         follower.log_start = log_start
-        if progress.on_follower_fetch(follower, offset, now_ms):
+        follower.pulse = pulse
+        if progress.on_follower_fetch(follower, offset, pulse.fetched_ms):
             self._progress_made(self._unannounced_bytes)
         if follower.is_member and offset >= self.high_watermark:
-            follower.broker_epoch = broker_epoch
             return None
-        return tracker.on_fetch(follower, broker_epoch=broker_epoch, may_be_member=may_be_member)
+        return tracker.on_fetch(follower, may_be_member)
 
     def has_follower(self, replica: int) -> bool:
         return self._progress is not None and replica in self._progress.followers
 
-    def check_in_sync(self, now_ms: int, lag_ms_max: int) -> InSyncProposal | None:
-        """Every half of replica.lag.time.max.ms: who lags has to leave the set."""
-        if self._tracker is None:
+    def check_in_sync(
+        self, now_ms: int, lag_ms_max: int, may_be_member: MayBeMember
+    ) -> InSyncProposal | None:
+        """Every half of replica.lag.time.max.ms, and when brokers have come or gone."""
+        if self._tracker is None or self._progress is None:
             return None
-        proposal = self._tracker.on_check(now_ms, lag_ms_max)
-        self._look_again()
+        proposal = self._tracker.on_check(now_ms, lag_ms_max, may_be_member)
+        if self._progress.advance():  # perhaps somebody is not waited for any more
+            self._progress_made(self._unannounced_bytes)
         return proposal
 
     def on_proposal_outcome(self, proposal: InSyncProposal, outcome: Outcome) -> bool:
@@ -356,12 +363,6 @@ class Partition:
 
     def propose_again(self) -> InSyncProposal | None:
         return None if self._tracker is None else self._tracker.again()
-
-    def on_not_eligible(self, replica: int) -> None:
-        """It died or is leaving, says the newest image."""
-        if self._tracker is not None:
-            self._tracker.on_not_eligible(replica)
-            self._look_again()
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
         """The lowest log start of the replicas that live: what is deleted everywhere."""
@@ -436,11 +437,6 @@ class Partition:
         for waiter in list(self._waiters):
             waiter.on_progress(self, 0)
 
-    def _look_again(self) -> None:
-        """Somebody is not counted any more."""
-        if self._progress is not None and self._progress.advance():
-            self._progress_made(self._unannounced_bytes)
-
     def _progress_made(self, new_bytes: int) -> None:
         progress, log = self._progress, self.log
         if progress is None or log is None:
@@ -455,6 +451,8 @@ class Partition:
         self._unannounced_bytes = 0
         self.high_watermark = reached
         log.on_high_watermark(reached)
+        for reader in self._readers:
+            reader.on_watermark()
         commits = self._commits
         while commits and commits[0].last_offset < reached:
             commits.popleft().on_committed(self)

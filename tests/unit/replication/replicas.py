@@ -7,10 +7,12 @@ import uuid
 from ottla.log.log_config import LogConfig
 from ottla.records.batch_header import read_header
 from ottla.replication.effects import Assignment, InSyncProposal
+from ottla.replication.leader_progress import Pulse
 from ottla.replication.partition import Partition
 from tests.unit.log.world import NOW_MS, World, batch
 
 TOPIC_ID = uuid.UUID(int=7)
+LAG_MS = 30_000
 
 
 def assigned(
@@ -59,7 +61,12 @@ class Replica:
         may_be_member: bool = True,
     ) -> InSyncProposal | None:
         return self.partition.on_follower_fetch(
-            replica, offset, 0, now_ms, broker_epoch=broker_epoch, may_be_member=may_be_member
+            replica, broker_epoch, offset, 0, Pulse(now_ms), lambda broker, epoch: may_be_member
+        )
+
+    def check(self, now_ms: int, refused: frozenset[int] = frozenset()) -> InSyncProposal | None:
+        return self.partition.check_in_sync(
+            now_ms, LAG_MS, lambda broker, epoch: broker not in refused
         )
 
     def content(self) -> bytes:
@@ -86,3 +93,6 @@ class Waiting:
 
     def on_news(self) -> None:
         self.told.append("news")
+
+    def on_watermark(self) -> None:
+        self.told.append("watermark")

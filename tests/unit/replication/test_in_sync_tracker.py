@@ -5,9 +5,8 @@ Method: a leader of three replicas over a log in memory; a case for each rule.
 from __future__ import annotations
 
 from ottla.replication.effects import Outcome
-from tests.unit.replication.replicas import Replica, assigned
-
-LAG_MS = 30_000
+from ottla.replication.leader_progress import Pulse
+from tests.unit.replication.replicas import LAG_MS, Replica, assigned
 
 
 def test_a_follower_that_has_all_joins() -> None:
@@ -43,7 +42,7 @@ def test_one_proposal_at_a_time() -> None:
     first = leader.fetched_by(2, 1)
     assert first is not None
     assert leader.fetched_by(3, 1) is None
-    assert leader.partition.check_in_sync(90_000, LAG_MS) is None
+    assert leader.check(90_000) is None
     leader.assume(assigned(version=1, in_sync=(1, 2)))
     second = leader.fetched_by(3, 1)
     assert second is not None
@@ -56,16 +55,46 @@ def test_who_lags_leaves() -> None:
     leader.produce(2)
     leader.fetched_by(2, 2, now_ms=1_000)
     leader.fetched_by(3, 1, now_ms=1_000)
-    assert leader.partition.check_in_sync(LAG_MS, LAG_MS) is None
-    proposal = leader.partition.check_in_sync(LAG_MS + 1, LAG_MS)
+    assert leader.check(LAG_MS) is None
+    proposal = leader.check(LAG_MS + 1)
     assert proposal is not None
     assert proposal.in_sync == (1, 2)
     assert proposal.joining == ()
 
 
+def test_who_was_idle_does_not_lag_when_there_is_more() -> None:
+    leader = Replica().lead()
+    pulse = Pulse(1_000)
+    leader.produce()
+    for replica in (2, 3):
+        leader.partition.on_follower_fetch(replica, 70, 1, 0, pulse, lambda broker, epoch: True)
+    pulse.fetched_ms = 3_600_000  # it went on asking for other partitions
+    leader.produce()
+    assert leader.check(3_600_000 + LAG_MS) is None
+    proposal = leader.check(3_600_000 + LAG_MS + 1)
+    assert proposal is not None
+    assert proposal.in_sync == (1,)
+
+
+def test_who_could_not_join_then_joins_later() -> None:
+    leader = Replica().lead(in_sync=(1, 2))
+    leader.produce()
+    assert leader.fetched_by(3, 1, may_be_member=False) is None
+    proposal = leader.check(5)
+    assert proposal is not None
+    assert (proposal.in_sync, proposal.joining) == ((1, 2, 3), ((3, 70),))
+
+
+def test_who_fetches_no_more_does_not_join() -> None:
+    leader = Replica().lead(in_sync=(1,))
+    leader.produce()
+    assert leader.fetched_by(3, 1, may_be_member=False) is None
+    assert leader.check(LAG_MS + 1) is None
+
+
 def test_who_never_fetched_leaves_too() -> None:
     leader = Replica().lead()
-    proposal = leader.partition.check_in_sync(LAG_MS + 1, LAG_MS)
+    proposal = leader.check(LAG_MS + 1)
     assert proposal is not None
     assert proposal.in_sync == (1,)
 
@@ -87,7 +116,7 @@ def test_a_refused_member_is_counted_until_a_newer_state() -> None:
     assert proposal is not None
     assert leader.partition.on_proposal_outcome(proposal, Outcome.REFUSED)
     leader.produce(1)
-    leader.partition.on_not_eligible(2)
+    assert leader.check(0, frozenset({2})) is None
     assert leader.partition.high_watermark == 1
     leader.assume(assigned(version=1, in_sync=(1,)))
     assert leader.partition.high_watermark == 2
@@ -132,7 +161,7 @@ def test_the_watermark_waits_for_who_is_about_to_join() -> None:
     leader.produce(1)
     leader.fetched_by(2, 3, now_ms=4)
     assert leader.partition.high_watermark == 1
-    leader.partition.on_not_eligible(3)
+    leader.check(4, frozenset({3}))
     assert leader.partition.high_watermark == 3
 
 

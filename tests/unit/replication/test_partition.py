@@ -17,6 +17,7 @@ from ottla.protocol.error_codes import (
     UNKNOWN_LEADER_EPOCH,
 )
 from ottla.replication.effects import Assignment, Outcome
+from ottla.replication.leader_progress import Pulse
 from tests.unit.replication.replicas import Replica, Waiting, assigned
 
 
@@ -100,9 +101,12 @@ def test_followers_hear_of_what_is_appended_at_once() -> None:
     leader.partition.add_reader(reader)
     leader.produce()
     assert reader.told == ["news"]
+    leader.fetched_by(2, 1)
+    leader.fetched_by(3, 1)
+    assert reader.told == ["news", "watermark"]
     leader.partition.remove_reader(reader)
     leader.produce()
-    assert reader.told == ["news"]
+    assert reader.told == ["news", "watermark"]
 
 
 def test_the_same_state_twice_changes_nothing() -> None:
@@ -187,7 +191,7 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
     leader.produce(3)
     for replica, log_start in ((2, 2), (3, 1)):
         leader.partition.on_follower_fetch(
-            replica, 3, log_start, 0, broker_epoch=70, may_be_member=True
+            replica, 70, 3, log_start, Pulse(0), lambda broker, epoch: True
         )
     assert leader.partition.delete_records_before(3) == 3
     assert leader.partition.low_watermark(lambda replica: True) == 1

@@ -1,0 +1,374 @@
+"""Goal: a follower asks for the right things, and an answer changes only what it was asked for.
+Method: requests are read as a leader reads them; answers are made by hand, also such as no honest
+leader sends.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.errors import MalformedRequest, StorageError
+from ottla.protocol.error_codes import (
+    CORRUPT_MESSAGE,
+    FETCH_SESSION_ID_NOT_FOUND,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
+    STALE_BROKER_EPOCH,
+)
+from ottla.protocol.fetch import (
+    FetchedPartition,
+    FetchRequest,
+    fetch_response_parts,
+    read_fetch_request,
+)
+from ottla.protocol.replica_fetch import VERSION
+from ottla.replication.follower_fetch import FetchEffects, FetchLimits, FollowerFetch
+from ottla.replication.partition import Partition
+from tests.unit.replication.replicas import TOPIC_ID, Replica, assigned
+
+Asked = dict[int, tuple[int, int]]
+
+
+class Content:
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.size = len(content)
+
+
+class Setting:
+    """Broker 2 copies partitions of `topic` from broker 1, which has three records in each."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.leader = Replica(1).lead(in_sync=(1,))
+        self.leader.produce(3)
+        self.fetch = FollowerFetch(2, 77, FetchLimits())
+        self.replicas = [self._follower(index) for index in range(count)]
+
+    def _follower(self, index: int) -> Replica:
+        replica = Replica(2)
+        replica.partition = Partition("topic", index, TOPIC_ID, "/data")
+        replica.partition.log = replica.log
+        replica.partition.on_alarm = lambda partition, reason: replica.alarms.append(reason)
+        replica.assume(assigned(1, 5))
+        self.fetch.add(replica.partition)
+        return replica
+
+    def ask(self, now_ms: int = 0) -> FetchRequest | None:
+        body = self.fetch.request(now_ms)
+        return None if body is None else read_fetch_request(VERSION, memoryview(body))
+
+    def asked(self, now_ms: int = 0) -> Asked:
+        """Offset and leader epoch by partition."""
+        request = self.ask(now_ms)
+        assert request is not None
+        return {
+            one.partition: (one.fetch_offset, one.current_leader_epoch)
+            for _, _, partitions in request.topics
+            for one in partitions
+        }
+
+    def answer(
+        self, *partitions: FetchedPartition, code: int = 0, session_id: int = 9, now_ms: int = 0
+    ) -> FetchEffects:
+        topics = [(None, TOPIC_ID, partitions)] if partitions else []
+        parts, _ = fetch_response_parts(VERSION, 0, code, session_id, topics)
+        body = b"".join(part.content if isinstance(part, Content) else part for part in parts)
+        return self.fetch.on_answer(memoryview(body), now_ms)
+
+    def records(self, index: int = 0, high_watermark: int = 3) -> FetchedPartition:
+        content = Content(self.leader.content())
+        return FetchedPartition(index, 0, high_watermark, -1, 0, None, -1, content)
+
+
+def failed(index: int, code: int, log_start: int = -1) -> FetchedPartition:
+    return FetchedPartition(index, code, -1, -1, log_start, None, -1, None)
+
+
+def parted(index: int, epoch: int, end_offset: int) -> FetchedPartition:
+    return FetchedPartition(index, 0, 0, -1, 0, None, -1, None, (epoch, end_offset))
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def test_the_first_request_is_for_everything() -> None:
+    setting = Setting(3)
+    request = setting.ask()
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert (request.replica_id, request.replica_epoch) == (2, 77)
+    assert (request.max_wait_ms, request.min_bytes) == (500, 1)
+    [(_, topic_id, partitions)] = request.topics
+    assert topic_id == TOPIC_ID
+    assert [one.partition for one in partitions] == [0, 1, 2]
+    assert partitions[0].last_fetched_epoch == -1
+
+
+def test_later_ones_are_for_what_has_changed() -> None:
+    setting = Setting(3)
+    setting.ask()
+    setting.answer(setting.records(1))
+    request = setting.ask()
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (9, 1)
+    [(_, _, [one])] = request.topics
+    assert (one.partition, one.fetch_offset, one.last_fetched_epoch) == (1, 3, 5)
+    setting.answer()
+    request = setting.ask()
+    assert request is not None
+    assert (request.session_epoch, request.topics) == (2, [])
+
+
+def test_records_are_stored_with_what_the_leader_says_of_them(setting: Setting) -> None:
+    setting.ask()
+    effects = setting.answer(setting.records(high_watermark=2))
+    replica = setting.replicas[0]
+    assert replica.content() == setting.leader.content()
+    assert replica.partition.high_watermark == 2
+    assert effects.bytes_stored == len(setting.leader.content())
+
+
+def test_a_new_log_start_is_told_the_leader(setting: Setting) -> None:
+    setting.ask()
+    setting.answer(setting.records())
+    setting.ask()
+    setting.answer(FetchedPartition(0, 0, 3, -1, 2, None, -1, None))
+    request = setting.ask()
+    assert request is not None
+    [(_, _, [one])] = request.topics
+    assert one.log_start_offset == 2
+
+
+def test_who_is_removed_is_forgotten() -> None:
+    setting = Setting(2)
+    setting.ask()
+    setting.answer()
+    setting.fetch.remove(setting.replicas[1].partition)
+    request = setting.ask()
+    assert request is not None
+    assert request.forgotten == [(None, TOPIC_ID, [1])]
+    setting.answer(setting.records(1))
+    assert setting.replicas[1].log.log_end_offset == 0
+
+
+def test_without_anybody_left_nothing_is_asked(setting: Setting) -> None:
+    setting.ask()
+    setting.answer()
+    setting.fetch.remove(setting.replicas[0].partition)
+    assert setting.ask() is None
+    setting.fetch.add(setting.replicas[0].partition)
+    request = setting.ask()
+    assert request is not None
+    assert request.session_epoch == 0
+
+
+def test_an_answer_of_the_epoch_before_changes_nothing(setting: Setting) -> None:
+    setting.ask()
+    replica = setting.replicas[0]
+    replica.assume(assigned(1, 6))
+    setting.answer(setting.records())
+    assert replica.log.log_end_offset == 0
+    setting.fetch.add(replica.partition)
+    assert setting.asked() == {0: (0, 6)}
+
+
+def test_nor_does_one_to_a_request_before_it_was_added_again() -> None:
+    setting = Setting(2)
+    setting.ask()
+    setting.answer()
+    setting.ask()  # under way
+    replica = setting.replicas[0]
+    replica.assume(assigned(1, 6))
+    setting.fetch.add(replica.partition)
+    assert setting.fetch.wants_to_interrupt()
+    assert setting.asked() == {0: (0, 6)}
+    setting.answer(setting.records())
+    assert replica.log.log_end_offset == 0
+    setting.answer(setting.records())
+    assert replica.log.log_end_offset == 3
+
+
+def test_nor_records_for_another_place(setting: Setting) -> None:
+    setting.ask()
+    setting.answer(setting.records())
+    setting.ask()
+    effects = setting.answer(setting.records())
+    assert setting.replicas[0].log.log_end_offset == 3
+    assert effects.complaints  # the leader sent what is there already
+    assert setting.fetch.next_due_ms() is not None
+
+
+def test_a_partition_nobody_asked_for_is_ignored(setting: Setting) -> None:
+    setting.ask()
+    setting.answer(setting.records(5))
+    parts, _ = fetch_response_parts(
+        VERSION, 0, 0, 9, [(None, uuid.UUID(int=99), [setting.records()])]
+    )
+    setting.ask()
+    body = b"".join(part.content if isinstance(part, Content) else part for part in parts)
+    setting.fetch.on_answer(memoryview(body), 0)
+    assert setting.replicas[0].log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("code", [FETCH_SESSION_ID_NOT_FOUND, STALE_BROKER_EPOCH])
+def test_a_lost_session_begins_again(setting: Setting, code: int) -> None:
+    setting.ask()
+    setting.answer()
+    setting.ask()
+    count = setting.fetch.session_count
+    effects = setting.answer(code=code, session_id=0)
+    assert setting.fetch.session_count > count
+    assert bool(effects.complaints) == (code == STALE_BROKER_EPOCH)
+    assert setting.asked() == {0: (0, 5)}
+
+
+def test_after_a_failure_everything_is_asked_again(setting: Setting) -> None:
+    setting.ask()
+    setting.answer()
+    setting.ask()
+    setting.fetch.on_failure()
+    request = setting.ask()
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (0, 0)
+
+
+def test_a_leader_that_keeps_no_session(setting: Setting) -> None:
+    for _ in range(2):
+        request = setting.ask()
+        assert request is not None
+        assert (request.session_epoch, len(request.topics)) == (0, 1)
+        setting.answer(session_id=0)
+
+
+def test_an_error_rests_a_partition_and_no_other() -> None:
+    setting = Setting(2)
+    setting.ask()
+    effects = setting.answer(failed(0, NOT_LEADER_OR_FOLLOWER), now_ms=100)
+    assert not effects.complaints
+    request = setting.ask(now_ms=100)
+    assert request is not None
+    assert request.forgotten == [(None, TOPIC_ID, [0])]
+    setting.answer()
+    due_ms = setting.fetch.next_due_ms()
+    assert due_ms is not None
+    assert setting.asked(due_ms) == {0: (0, 5)}
+
+
+def test_errors_in_a_row_rest_it_longer_up_to_the_setting(setting: Setting) -> None:
+    now_ms, pauses = 0, []
+    for _ in range(9):
+        assert setting.asked(now_ms) == {0: (0, 5)}
+        setting.answer(failed(0, NOT_LEADER_OR_FOLLOWER), now_ms=now_ms)
+        due_ms = setting.fetch.next_due_ms()
+        assert due_ms is not None
+        pauses.append(due_ms - now_ms)
+        now_ms = due_ms
+    assert pauses == [20, 40, 80, 160, 320, 640, 1000, 1000, 1000]
+
+
+def test_a_broken_batch_is_not_stored(setting: Setting) -> None:
+    content = bytearray(setting.leader.content())
+    content[-1] ^= 1
+    setting.ask()
+    broken = FetchedPartition(0, 0, 3, -1, 0, None, -1, Content(bytes(content)))
+    effects = setting.answer(broken)
+    assert "broken batch" in effects.complaints[0]
+    assert setting.replicas[0].log.log_end_offset == 2
+    assert setting.fetch.next_due_ms() == 1000
+    assert CORRUPT_MESSAGE == 2
+
+
+def test_a_cut_waits_for_its_checkpoint(setting: Setting) -> None:
+    setting.ask()
+    setting.answer(setting.records(high_watermark=1))
+    setting.replicas[0].world.flush()
+    setting.ask()
+    effects = setting.answer(parted(0, 5, 2))
+    replica = setting.replicas[0]
+    assert replica.log.log_end_offset == 2
+    assert effects.cut == [replica.partition]
+    assert setting.ask() is None
+    setting.fetch.resume(replica.partition)
+    assert setting.asked() == {0: (2, 5)}
+
+
+def test_an_order_to_lose_what_is_committed_stops_the_replica() -> None:
+    setting = Setting(2)
+    setting.ask()
+    setting.answer(setting.records(0, high_watermark=3), setting.records(1))
+    setting.ask()
+    setting.answer(parted(0, 5, 2))
+    replica = setting.replicas[0]
+    assert replica.alarms[0].startswith("R11")
+    assert replica.log.log_end_offset == 3
+    request = setting.ask()
+    assert request is not None
+    assert request.topics == []
+
+
+def test_a_log_below_the_leaders_start_starts_over(setting: Setting) -> None:
+    setting.ask()
+    effects = setting.answer(failed(0, OFFSET_OUT_OF_RANGE, log_start=40))
+    replica = setting.replicas[0]
+    assert effects.cut == [replica.partition]
+    setting.fetch.resume(replica.partition)
+    assert setting.asked() == {0: (40, 5)}
+
+
+def test_a_start_within_the_log_is_no_reason_to_drop_it(setting: Setting) -> None:
+    setting.ask()
+    setting.answer(setting.records())
+    setting.ask()
+    effects = setting.answer(failed(0, OFFSET_OUT_OF_RANGE, log_start=3))
+    assert setting.replicas[0].log.log_end_offset == 3
+    assert not effects.cut
+    assert effects.complaints
+
+
+def test_what_has_to_be_on_the_disk_is_synced_before_it_is_told(setting: Setting) -> None:
+    replica = setting.replicas[0]
+    replica.log.config = replace(replica.log.config, flush_messages=1)
+    setting.ask()
+    effects = setting.answer(setting.records())
+    assert effects.unsafe == [replica.partition]
+    assert setting.ask() is None
+    replica.world.flush()
+    setting.fetch.resume(replica.partition)
+    assert setting.asked() == {0: (3, 5)}
+
+
+def test_a_failing_disk_is_told(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = setting.replicas[0]
+    failure = StorageError("/data", "append")
+
+    def fail(*arguments: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(type(replica.log), "append_replicated", fail)
+    setting.ask()
+    assert setting.answer(setting.records()).failures == [failure]
+
+
+def test_who_is_throttled_rests() -> None:
+    setting = Setting(2)
+    setting.fetch = FollowerFetch(
+        2, 77, FetchLimits(), lambda partition, stored: 300 if partition.partition == 0 else 0
+    )
+    for replica in setting.replicas:
+        setting.fetch.add(replica.partition)
+    setting.ask()
+    setting.answer(setting.records(0), setting.records(1))
+    assert setting.asked() == {1: (3, 5)}
+    setting.answer()
+    assert setting.asked(300) == {0: (3, 5)}
+
+
+def test_an_answer_that_is_none(setting: Setting) -> None:
+    setting.ask()
+    with pytest.raises(MalformedRequest):
+        setting.fetch.on_answer(memoryview(b"\0\0"), 0)

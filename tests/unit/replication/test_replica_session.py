@@ -1,0 +1,365 @@
+"""Goal: a leader tells each follower what is new and no more, and learns only what can be true.
+Method: requests by hand at the sessions of a leader of one or more partitions.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.protocol.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    INVALID_FETCH_SESSION_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_ID,
+)
+from ottla.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+from ottla.replication.effects import InSyncProposal
+from ottla.replication.partition import Partition
+from ottla.replication.replica_session import ReplicaSession, ReplicaSessions, Surroundings
+from tests.unit.replication.replicas import TOPIC_ID, Replica, assigned
+
+EPOCH = 5
+BROKER_EPOCH = 70
+
+
+class Setting:
+    """Broker 1 leads partitions of `topic` in epoch 5; all three replicas are in sync."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.leaders = [self._leader(index) for index in range(count)]
+        self.proposals: list[InSyncProposal] = []
+        self.failures: list[StorageError] = []
+        self.is_throttled = False
+        self.ids = 0
+        self.sessions = ReplicaSessions(
+            Surroundings(
+                find=self._find,
+                may_be_member=lambda broker, epoch: True,
+                propose=lambda partition, proposal: self.proposals.append(proposal),
+                storage_failed=self.failures.append,
+                may_send=lambda partition, replica: not self.is_throttled,
+            ),
+            self._new_id,
+        )
+        self.woken = 0
+
+    def _leader(self, index: int) -> Replica:
+        replica = Replica(1)
+        replica.partition = Partition("topic", index, TOPIC_ID, "/data")
+        replica.partition.log = replica.log
+        return replica.lead(epoch=EPOCH)
+
+    def _new_id(self) -> int:
+        self.ids += 1
+        return self.ids
+
+    def _find(self, topic_id: uuid.UUID, index: int) -> Partition | int:
+        if topic_id != TOPIC_ID or index >= len(self.leaders):
+            return UNKNOWN_TOPIC_ID
+        return self.leaders[index].partition
+
+    def request(
+        self,
+        asked: dict[int, tuple[int, int]],
+        session: ReplicaSession | None = None,
+        *,
+        replica: int = 2,
+        forgotten: tuple[int, ...] = (),
+        leader_epoch: int = EPOCH,
+        log_start: int = 0,
+    ) -> FetchRequest:
+        """`asked`: offset and last fetched epoch by partition."""
+        partitions = [
+            FetchPartition(
+                index,
+                fetch_offset=offset,
+                partition_max_bytes=1 << 20,
+                current_leader_epoch=leader_epoch,
+                last_fetched_epoch=last_epoch,
+                log_start_offset=log_start,
+            )
+            for index, (offset, last_epoch) in asked.items()
+        ]
+        return FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            replica_id=replica,
+            replica_epoch=BROKER_EPOCH,
+            session_id=0 if session is None else session.session_id,
+            session_epoch=0 if session is None else session.epoch,
+            topics=[(None, TOPIC_ID, partitions)] if partitions else [],
+            forgotten=[(None, TOPIC_ID, list(forgotten))] if forgotten else [],
+        )
+
+    def begin(self, asked: dict[int, tuple[int, int]], replica: int = 2) -> ReplicaSession:
+        session = self.sessions.resolve(self.request(asked, replica=replica), 0)
+        assert isinstance(session, ReplicaSession)
+        session.take(self.request(asked, replica=replica), 0)
+        return session
+
+    def next(
+        self,
+        session: ReplicaSession,
+        asked: dict[int, tuple[int, int]],
+        *,
+        forgotten: tuple[int, ...] = (),
+        now_ms: int = 0,
+    ) -> None:
+        request = self.request(asked, session, replica=session.replica_id, forgotten=forgotten)
+        assert self.sessions.resolve(request, now_ms) is session
+        session.take(request, now_ms)
+
+    def tell(self, session: ReplicaSession, bytes_max: int = 1 << 20) -> list[FetchedPartition]:
+        told, self.is_urgent = session.collect(bytes_max)
+        assert {topic_id for topic_id, _ in told} <= {TOPIC_ID}
+        return [fetched for _, fetched in told]
+
+    def park(self, session: ReplicaSession) -> None:
+        def wake() -> None:
+            self.woken += 1
+
+        session.wake = wake
+        session.is_parked = True
+
+
+@pytest.fixture
+def setting() -> Setting:
+    return Setting()
+
+
+def sizes(told: list[FetchedPartition]) -> dict[int, int]:
+    return {one.index: 0 if one.records is None else one.records.size for one in told}
+
+
+def test_records_are_told(setting: Setting) -> None:
+    leader = setting.leaders[0]
+    leader.produce(2)
+    session = setting.begin({0: (0, -1)})
+    [told] = setting.tell(session)
+    assert setting.is_urgent
+    assert told.records.size == len(leader.content())
+    assert (told.high_watermark, told.log_start_offset, told.error_code) == (0, 0, 0)
+
+
+def test_what_was_told_is_not_told_again(setting: Setting) -> None:
+    setting.leaders[0].produce(2)
+    session = setting.begin({0: (0, -1)})
+    setting.tell(session)
+    setting.next(session, {0: (2, EPOCH)})
+    assert setting.tell(session) == []
+    assert not setting.is_urgent
+
+
+def test_what_was_not_taken_is_told_again(setting: Setting) -> None:
+    setting.leaders[0].produce(2)
+    session = setting.begin({0: (0, -1)})
+    first = sizes(setting.tell(session))
+    setting.next(session, {})
+    assert sizes(setting.tell(session)) == first
+
+
+def test_a_fetch_commits(setting: Setting) -> None:
+    leader = setting.leaders[0]
+    leader.produce(2)
+    for replica in (2, 3):
+        setting.begin({0: (2, EPOCH)}, replica)
+    assert leader.partition.high_watermark == 2
+
+
+def test_the_watermark_is_told_with_the_next_answer_but_wakes_nobody(setting: Setting) -> None:
+    leader = setting.leaders[0]
+    leader.produce()
+    session = setting.begin({0: (1, EPOCH)})
+    setting.tell(session)
+    setting.park(session)
+    setting.begin({0: (1, EPOCH)}, replica=3)
+    assert setting.woken == 0
+    [told] = setting.tell(session)
+    assert told.high_watermark == 1
+    assert not setting.is_urgent
+
+
+def test_it_wakes_followers_that_others_read_from(setting: Setting) -> None:
+    setting.sessions.set_eager(True)
+    setting.leaders[0].produce()
+    session = setting.begin({0: (1, EPOCH)})
+    setting.tell(session)
+    setting.park(session)
+    setting.begin({0: (1, EPOCH)}, replica=3)
+    assert setting.woken == 1
+
+
+def test_what_was_not_worth_an_answer_is_told_with_the_next(setting: Setting) -> None:
+    setting.leaders[0].produce()
+    session = setting.begin({0: (1, EPOCH)})
+    told, is_urgent = session.collect(1 << 20)
+    assert not is_urgent
+    session.put_back(told)
+    assert len(setting.tell(session)) == 1
+
+
+def test_an_append_wakes_once(setting: Setting) -> None:
+    session = setting.begin({0: (0, -1)})
+    setting.tell(session)
+    setting.park(session)
+    setting.leaders[0].produce(3)
+    assert setting.woken == 1
+    assert len(sizes(setting.tell(session))) == 1
+
+
+def test_only_partitions_with_news_are_looked_at() -> None:
+    setting = Setting(5)
+    session = setting.begin(dict.fromkeys(range(5), (0, -1)))
+    assert len(setting.tell(session)) == 5  # the first answer tells everything
+    setting.leaders[3].produce()
+    assert list(session.news) == [session._reads[TOPIC_ID, 3]]
+    assert list(sizes(setting.tell(session))) == [3]
+
+
+def test_a_full_answer_leaves_the_rest_for_the_next() -> None:
+    setting = Setting(3)
+    for leader in setting.leaders:
+        leader.produce(2)
+    session = setting.begin(dict.fromkeys(range(3), (0, -1)))
+    size = len(setting.leaders[0].content())
+    assert {index for index, got in sizes(setting.tell(session, size)).items() if got} == {0}
+    setting.next(session, {0: (2, EPOCH)})
+    assert {index for index, got in sizes(setting.tell(session, size)).items() if got} == {1}
+    setting.next(session, {1: (2, EPOCH)})
+    assert {index for index, got in sizes(setting.tell(session, size)).items() if got} == {2}
+
+
+def test_a_forgotten_partition_is_told_no_more(setting: Setting) -> None:
+    session = setting.begin({0: (0, -1)})
+    setting.tell(session)
+    setting.next(session, {}, forgotten=(0,))
+    setting.leaders[0].produce()
+    assert setting.tell(session) == []
+    assert len(session) == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "expected"),
+    [
+        (3, 4, (3, 2)),  # its epoch 4 is not ours
+        (4, 3, (3, 2)),  # its epoch 3 is longer than ours
+        (9, -1, (5, 3)),  # more than there ever was
+        (3, 9, (5, 3)),  # of an epoch that is still to come
+    ],
+)
+def test_where_the_logs_part(offset: int, last_epoch: int, expected: tuple[int, int]) -> None:
+    setting = Setting()
+    leader = Replica(1)
+    leader.world.epoch = 3
+    leader.world.fill(2)
+    leader.partition.high_watermark = 2
+    setting.leaders = [leader.lead(epoch=EPOCH)]
+    leader.produce()
+    setting.begin({0: (3, EPOCH)}, replica=3)
+    session = setting.begin({0: (offset, last_epoch)})
+    [told] = setting.tell(session)
+    assert setting.is_urgent
+    assert told.diverging_epoch == expected
+    assert told.records is None
+    assert leader.partition.high_watermark == 2  # nothing was learned from it
+
+
+def test_below_the_start_of_the_log(setting: Setting) -> None:
+    leader = setting.leaders[0]
+    leader.produce(3)
+    for replica in (2, 3):
+        setting.begin({0: (3, EPOCH)}, replica)
+    leader.partition.delete_records_before(2)
+    session = setting.begin({0: (1, EPOCH)})
+    [told] = setting.tell(session)
+    assert (told.error_code, told.log_start_offset) == (OFFSET_OUT_OF_RANGE, 2)
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(4, 74), (6, 75)])
+def test_in_another_epoch(setting: Setting, epoch: int, code: int) -> None:
+    request = setting.request({0: (0, -1)}, leader_epoch=epoch)
+    session = setting.sessions.resolve(request, 0)
+    assert isinstance(session, ReplicaSession)
+    session.take(request, 0)
+    assert [one.error_code for one in setting.tell(session)] == [code]
+    assert setting.leaders[0].partition.is_leader == (epoch < EPOCH)
+
+
+def test_who_is_no_replica_is_told_to_ask_again(setting: Setting) -> None:
+    session = setting.begin({0: (0, -1)}, replica=9)
+    assert [one.error_code for one in setting.tell(session)] == [UNKNOWN_LEADER_EPOCH]
+
+
+def test_an_unknown_topic(setting: Setting) -> None:
+    session = setting.begin({7: (0, -1)})
+    assert [one.error_code for one in setting.tell(session)] == [UNKNOWN_TOPIC_ID]
+
+
+def test_a_leader_that_is_one_no_more(setting: Setting) -> None:
+    session = setting.begin({0: (0, -1)})
+    setting.tell(session)
+    setting.park(session)
+    setting.leaders[0].assume(assigned(2, 6))
+    assert setting.woken == 1
+    [told] = setting.tell(session)
+    assert told.error_code in (74, NOT_LEADER_OR_FOLLOWER)
+
+
+def test_a_partition_that_is_offline(setting: Setting) -> None:
+    session = setting.begin({0: (0, -1)})
+    setting.tell(session)
+    setting.leaders[0].partition.go_offline()
+    assert [one.error_code for one in setting.tell(session)] == [KAFKA_STORAGE_ERROR]
+
+
+def test_sessions_have_ids_and_epochs(setting: Setting) -> None:
+    session = setting.begin({0: (0, -1)})
+    wrong = setting.request({}, session)
+    wrong.session_id += 1
+    assert setting.sessions.resolve(wrong, 0) == FETCH_SESSION_ID_NOT_FOUND
+    late = setting.request({}, session)
+    late.session_epoch += 1
+    assert setting.sessions.resolve(late, 0) == INVALID_FETCH_SESSION_EPOCH
+    other = setting.request({}, session)
+    other.replica_epoch += 1
+    assert setting.sessions.resolve(other, 0) == INVALID_FETCH_SESSION_EPOCH
+    unknown = setting.request({}, session, replica=3)
+    assert setting.sessions.resolve(unknown, 0) == FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_new_session_ends_the_old_one(setting: Setting) -> None:
+    first = setting.begin({0: (0, -1)})
+    setting.tell(first)
+    setting.park(first)
+    setting.begin({0: (0, -1)})
+    assert setting.woken == 1
+    assert len(setting.sessions) == 1
+    setting.leaders[0].produce()
+    assert not first.news
+
+
+def test_a_follower_that_could_join_is_proposed(setting: Setting) -> None:
+    setting.leaders[0].assume(assigned(1, EPOCH, 1, in_sync=(1, 3)))
+    setting.begin({0: (0, -1)})
+    [proposal] = setting.proposals
+    assert proposal.in_sync == (1, 3, 2)
+    assert proposal.joining == ((2, BROKER_EPOCH),)
+
+
+def test_a_throttled_follower_gets_its_bytes_later(setting: Setting) -> None:
+    setting.leaders[0].produce()
+    setting.is_throttled = True
+    session = setting.begin({0: (0, -1)})
+    assert sizes(setting.tell(session)) == {0: 0}
+    assert not setting.is_urgent
+    setting.is_throttled = False
+    setting.next(session, {})
+    assert sizes(setting.tell(session))[0] > 0
