@@ -53,6 +53,8 @@ class SimulatedMember:
         self.owned: dict[int, int] = {}
         self._busy_with = ""
         self._attempt = 0
+        self._generations: list[int] = []
+        """Each that it has got into, in order."""
 
     # -- life -------------------------------------------------------------------------------
 
@@ -73,6 +75,23 @@ class SimulatedMember:
         offset = self.owned[partition] + 1
         decide = self._commit_decision(partition, offset)
         return lambda: self.world.ask_commit(self, decide, partition, offset, None)
+
+    def change_connection(self) -> Callable[[], None]:
+        """It joins again over a new connection; what it sent over the old one comes late.
+
+        Returns that late commit. It is lost if the member has been in the same generation again:
+        of two commits of one owner over two connections either may be the last.
+        """
+        generation, late = self.generation, self.last_words()
+        since = len(self._generations)
+        self.last_arrival_ms = 0
+        self._join()
+
+        def arrive() -> None:
+            if generation not in self._generations[since:]:
+                late()
+
+        return arrive
 
     def _start_again(self) -> None:
         if not self.is_alive:
@@ -130,6 +149,7 @@ class SimulatedMember:
         elif code == NONE:
             self.member_id = fields["member_id"]
             self.generation = fields["generation_id"]
+            self._generations.append(self.generation)
             delay_ms = self.world.dawdle_ms()
             self._busy_with = "sync"
             self._schedule(delay_ms, lambda attempt=self._attempt: self._sync(attempt, fields))

@@ -29,6 +29,8 @@ TROUBLE_MS = 20_000
 SESSION_MS_MAX = 4000
 REBALANCE_MS_MAX = 3000
 NETWORK_MS_MAX = 40
+LATE_MS_MAX = 8000
+"""In a socket of a connection that is given up, or of a process that is paused."""
 
 # A join waits for the phase before it, a sync for a leader that dawdles, both for the log.
 ANSWER_MS_MAX = 2 * (REBALANCE_MS_MAX + SESSION_MS_MAX)
@@ -121,9 +123,12 @@ class World:
         if not member.is_alive:
             member.start()
             return
+        if self.dice.random() < 0.25:
+            self.time.call_later(self.dice.randint(0, LATE_MS_MAX), member.change_connection())
+            return
         if self.dice.random() < 0.5:
             # Its process was only paused: what it had to say comes late.
-            self.time.call_later(self.dice.randint(0, 8000), member.last_words())
+            self.time.call_later(self.dice.randint(0, LATE_MS_MAX), member.last_words())
         if self.dice.random() < 0.3:
             member.leave()
         elif self.dice.random() < 0.5:
