@@ -109,7 +109,7 @@ def the_log_is_renamed_last(patch: pytest.MonkeyPatch) -> None:
         for suffix in reversed(cleaned.suffixes):
             files.rename(cleaned.path(suffix, source), cleaned.path(suffix, target))
 
-    def put_in_place(files: Files, directory: str, swaps: list[str]) -> None:
+    def put_in_place(files: Files, directory: str, swaps: list[str], extents: object) -> None:
         for name in swaps:
             files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.swap')}")
 
@@ -118,7 +118,7 @@ def the_log_is_renamed_last(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_start_throws_the_committed_away(patch: pytest.MonkeyPatch) -> None:
-    def put_in_place(files: Files, directory: str, swaps: list[str]) -> None:
+    def put_in_place(files: Files, directory: str, swaps: list[str], extents: object) -> None:
         for name in swaps:
             files.remove(f"{directory}/{name}")
 
