@@ -66,6 +66,10 @@ def init_step(
         return _next_epoch(held, asked, config, fresh_id, now_ms)
     if asked.keep_prepared:
         return _keep(held, asked, fresh_id, now_ms)
+    if held.is_prepared() and held.timeout_ms == NO_TIMEOUT and not asked.enable_2pc:
+        # It is for whoever prepared it to decide. What knows nothing of that, a request of its own
+        # writer that comes late for one, must not.
+        return refusal(CONCURRENT_TRANSACTIONS)
     return fence_step(held, CONCURRENT_TRANSACTIONS, now_ms)
 
 

@@ -189,23 +189,20 @@ class TransactionShard:
 
     def resume_decided(self) -> Outcome[None]:
         """Begins the markers of every decision that nobody works on, once it is committed."""
-        decided = [
-            marker_task(transactional_id, held, is_repeated=True)
-            for transactional_id, held in self._unfinished()
+        waiting = [
+            (transactional_id, self.transactions[transactional_id])
+            for transactional_id in self._decided
             if transactional_id not in self._marking
         ]
 
         def on_settled(code: int) -> None:
-            if code == NONE:
-                for task in decided:
-                    if task.transactional_id not in self._marking:
-                        self._begin(task)
+            for transactional_id, held in waiting if code == NONE else ():
+                # Meanwhile it may be under way; or over, and the next one is not committed yet.
+                is_held = self.transactions.get(transactional_id) is held
+                if is_held and transactional_id not in self._marking:
+                    self._begin(marker_task(transactional_id, held, is_repeated=True))
 
-        return Outcome((), None, on_settled if decided else None)
-
-    def _unfinished(self) -> Iterator[tuple[str, Transaction]]:
-        for transactional_id in self._decided:
-            yield transactional_id, self.transactions[transactional_id]
+        return Outcome((), None, on_settled if waiting else None)
 
     def _begin(self, task: MarkerTask) -> None:
         self._marking.add(task.transactional_id)

@@ -179,6 +179,8 @@ class Partition:
         self.epoch_start_offset = log.log_end_offset
         self._unannounced_bytes = 0
         self.high_watermark = max(self.high_watermark, log.log_start_offset)
+        # A log that was just read knows of no watermark: it may never move again.
+        log.on_high_watermark(self.high_watermark)
         self._progress = LeaderProgress(
             leader=broker_id,
             epoch=self.leader_epoch,

@@ -73,9 +73,12 @@ class MarkerWriter:
         code = _epoch_refusal(partition.log, marker, client_version)
         if code != NONE:
             return _done(code)
-        if is_repeated and _is_ended(partition.log, marker):
+        # With an epoch per transaction, even one that was only late is known by its epoch.
+        is_known = is_repeated or client_version >= EPOCH_PER_TRANSACTION
+        if is_known and _is_ended(partition.log, marker):
+            # It is there, but a leader that dies now may take it along.
             partition.log.producers.admissions.revoke(marker.producer_id)
-            return _done(NONE)
+            return self._kept(partition, partition.log, partition.log.log_end_offset - 1)
         if topic == CONSUMER_OFFSETS:
             return self._write_to_groups(index, marker)
         return self._append(partition, partition.log, marker)
@@ -123,9 +126,12 @@ class MarkerWriter:
         except StorageError as failure:
             self._services.storage_failed(failure)
             return _done(KAFKA_STORAGE_ERROR)
+        return self._kept(partition, held, appended.last_offset)
+
+    def _kept(self, partition: Partition, held: PartitionLog, offset: int) -> Deferred[int]:
         if held.config.flush_messages != LONG_MAX:
-            return self._flushed(partition, appended.last_offset)
-        return _committed(partition, appended.last_offset)
+            return self._flushed(partition, offset)
+        return _committed(partition, offset)
 
     def _flushed(self, partition: Partition, offset: int) -> Deferred[int]:
         written: Deferred[int] = Deferred()

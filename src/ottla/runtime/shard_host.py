@@ -230,8 +230,8 @@ class ShardHost(Generic[S]):
         elif needs_flush:
             self._park(waiting)
             self._flush(waiting)
-        elif answer is None and not outcome.records:
-            self._settle(waiting, NONE)  # nothing was written and nobody has to be told
+        elif answer is None and not outcome.records and outcome.on_settled is None:
+            return  # nothing was written and nobody has to be told
         elif self._waiting or not self._is_done(waiting):
             self._park(waiting)
         else:

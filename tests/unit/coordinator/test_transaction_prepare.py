@@ -230,12 +230,16 @@ def test_the_next_transaction_has_a_time_out_again(world: TransactionWorld) -> N
     assert world.state("x") == "CompleteAbort"
 
 
-def test_another_producer_with_the_id_aborts_it(world: TransactionWorld) -> None:
+def test_a_producer_that_knows_nothing_of_it_has_to_wait(world: TransactionWorld) -> None:
+    """Also the writer's own InitProducerId, if it comes late."""
     client = client_of(prepare(world, open_transaction(world)))
-    assert code(init(world)) == 51
-    assert world.markers == [("t", i, 1000, 2, False) for i in (0, 1)]
+    for _ in range(2):
+        assert code(init(world)) == 51
+        assert code(init(world, producer_id=1000, producer_epoch=0)) == 51
+        world.reload()
+    assert world.markers == []
+    assert code(end(world, client)) == 0
     assert client_of(init(world)) == (1000, 3)
-    assert code(end(world, client)) == 90
 
 
 # -- KIP-939 ----------------------------------------------------------------------------------
@@ -275,10 +279,12 @@ def test_started_again_with_nothing_open(allowed: TransactionWorld) -> None:
 
 
 def test_started_again_without_keeping_it_is_aborted(allowed: TransactionWorld) -> None:
-    open_transaction(allowed, enable_2pc=True)
-    assert code(init(allowed, enable_2pc=True)) == 51
-    assert allowed.state("x") == "CompleteAbort"
-    assert client_of(init(allowed, enable_2pc=True)) == (1000, 2)
+    for is_recovered in (False, True):
+        open_transaction(allowed, enable_2pc=True)
+        if is_recovered:
+            assert code(recover(allowed)) == 0
+        assert code(init(allowed, enable_2pc=True)) == 51
+        assert allowed.state("x") == "CompleteAbort"
 
 
 def test_kept_without_two_phase_commit_it_still_runs_out_of_time(world: TransactionWorld) -> None:
@@ -326,12 +332,12 @@ def test_prepared_in_its_last_epoch(world: TransactionWorld, client_version: int
     assert add(world, ended) == 0
 
 
-def test_fenced_after_it_was_prepared_in_its_last_epoch(world: TransactionWorld) -> None:
-    prepare(world, at_last_epoch(world))
-    assert code(init(world)) == 51
-    assert world.markers == [("t", i, 1000, 32_767, False) for i in (0, 1)]
-    assert code(end(world, (1001, 0))) == 90
-    assert client_of(init(world)) == (1001, 2)
+def test_fenced_after_it_was_prepared_in_its_last_epoch(allowed: TransactionWorld) -> None:
+    prepare(allowed, at_last_epoch(allowed))
+    assert code(init(allowed, enable_2pc=True)) == 51
+    assert allowed.markers == [("t", i, 1000, 32_767, False) for i in (0, 1)]
+    assert code(end(allowed, (1001, 0))) == 90
+    assert client_of(init(allowed, enable_2pc=True)) == (1001, 2)
 
 
 def test_started_again_until_the_epochs_are_used_up(allowed: TransactionWorld) -> None:

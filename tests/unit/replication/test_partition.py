@@ -18,6 +18,7 @@ from ottla.protocol.error_codes import (
 )
 from ottla.replication.effects import Assignment, Outcome
 from ottla.replication.leader_progress import Pulse
+from tests.unit.log.world import batch
 from tests.unit.replication.replicas import Replica, Waiting, assigned
 
 
@@ -173,6 +174,17 @@ def test_a_new_leader_keeps_its_watermark_and_waits_for_its_followers() -> None:
     assert replica.partition.epoch_start_offset == 5
     replica.fetched_by(3, 5)
     assert replica.partition.high_watermark == 5
+
+
+def test_what_was_decided_below_the_watermark_is_stable_at_once() -> None:
+    """Nothing may ever be appended again that would move the watermark."""
+    replica = Replica()
+    replica.world.append(batch(producer_id=7, transactional=True))
+    replica.world.end_transaction(7, aborted=False)
+    replica.partition.log = replica.world.reopen_killed()
+    replica.partition.high_watermark = 2
+    replica.lead(in_sync=(1, 2))
+    assert replica.partition.last_stable_offset == 2
 
 
 def test_where_an_epoch_without_a_batch_ends() -> None:

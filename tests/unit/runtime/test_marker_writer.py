@@ -119,6 +119,25 @@ def test_with_an_epoch_per_transaction_the_open_one_cannot_be_ended_by_its_own(
     assert setting.write(4, client_version=2) == 0
 
 
+def test_one_that_comes_late_is_not_written_twice(setting: Setting) -> None:
+    """Asked again after a time-out, while the first was still under way."""
+    setting.open_transaction()
+    assert setting.write(1, client_version=2, is_repeated=True) == 0
+    assert setting.write(1, client_version=2) == 0
+    assert setting.log.log_end_offset == 2
+
+
+def test_repeated_it_has_to_be_there_for_good_too() -> None:
+    setting = Setting(in_sync=(1, 2))
+    setting.open_transaction()
+    first = setting.writer.write("topic", 0, Transactional(7, 0, True, 0))
+    again = setting.writer.write("topic", 0, Transactional(7, 0, True, 0), is_repeated=True)
+    assert setting.log.log_end_offset == 2
+    assert not first.done and not again.done
+    setting.partition.go_away()
+    assert (first.result(), again.result()) == (6, 6)
+
+
 def test_it_is_there_for_good_when_the_watermark_has_passed_it() -> None:
     setting = Setting(in_sync=(1, 2))
     setting.open_transaction()

@@ -94,6 +94,17 @@ def test_whoever_looks_waits_for_what_it_may_have_seen(hosted: Hosted) -> None:
     assert hosted.told == ["before=0", "a=done", "look=1", "nothing=done"]
 
 
+def test_what_nobody_waits_for_is_settled_with_what_it_has_seen(hosted: Hosted) -> None:
+    """A coordinator that begins markers must not do so for a decision that may yet be lost."""
+    hosted.partition.holds_back = True
+    hosted.write("a")
+    settled: list[int] = []
+    hosted.host.run(lambda shard: Outcome((), None, settled.append))
+    assert settled == []
+    hosted.partition.commit_all()
+    assert settled == [0] and hosted.told == ["a=done"]
+
+
 @pytest.mark.parametrize(
     ("code", "told"), [(3, 15), (7, 15), (19, 15), (20, 15), (6, 16), (56, 16), (10, -1), (45, 45)]
 )
