@@ -1,0 +1,46 @@
+"""Client: producer, consumer and admin for any Kafka-compatible cluster.
+
+The plain API is here, that for asyncio in `ottla.client.aio`. Names load on their first use, so
+that importing this costs little: asyncio, numpy and pyarrow come in only where they are needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.delivery import RecordMetadata
+    from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
+    from ottla.client.producer import Delivery, Producer
+    from ottla.client.transactions import PreparedTransaction
+
+__all__ = [
+    "Delivery",
+    "GroupMetadata",
+    "OffsetAndMetadata",
+    "PreparedTransaction",
+    "Producer",
+    "RecordMetadata",
+]
+
+_HOMES = {
+    "Delivery": "ottla.client.producer",
+    "GroupMetadata": "ottla.client.group_metadata",
+    "OffsetAndMetadata": "ottla.client.group_metadata",
+    "PreparedTransaction": "ottla.client.transactions",
+    "Producer": "ottla.client.producer",
+    "RecordMetadata": "ottla.client.delivery",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ottla.client' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

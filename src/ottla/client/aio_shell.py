@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ottla.client.clock import monotonic_ms
 from ottla.client.connection import CLOSED, Connection
@@ -37,6 +37,12 @@ class AioShell:
         self.core.now_ms = monotonic_ms()
 
     def leave(self) -> None:
+        self.core.end_turn()
+        self.carry_out()
+
+    def turn(self) -> None:
+        """After a change that no event of the shell brought."""
+        self.core.now_ms = monotonic_ms()
         self.core.end_turn()
         self.carry_out()
 
@@ -164,10 +170,9 @@ class _Link(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is one, but not by class
         if self._connection.state == CLOSED:  # timed out while it was opening
-            transport.abort()
+            self.transport.abort()
             return
         self._connection.transport = self
         self._shell.core.on_open(self._connection, monotonic_ms())
@@ -183,6 +188,14 @@ class _Link(asyncio.BufferedProtocol):
         if self._connection.state == CLOSED:
             return
         self._shell.core.on_received(self._connection, nbytes, monotonic_ms())
+        self._shell.carry_out()
+
+    def pause_writing(self) -> None:
+        self._connection.is_congested = True
+
+    def resume_writing(self) -> None:
+        self._connection.is_congested = False
+        self._shell.core.end_turn()
         self._shell.carry_out()
 
     def eof_received(self) -> bool:

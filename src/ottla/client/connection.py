@@ -91,6 +91,7 @@ class Connection:
         "frames",
         "host",
         "in_flight",
+        "is_congested",
         "key",
         "muted_until_ms",
         "opened_ms",
@@ -116,6 +117,7 @@ class Connection:
         self.in_flight: deque[Request] = deque()
         self.waiting: deque[Request] = deque()
         self.muted_until_ms = 0.0  # a broker that throttles is given time (KIP-219)
+        self.is_congested = False  # the shell has bytes that the socket does not take yet
         self.used_ms = 0.0
         self.opened_ms = 0.0
         self.transport: Any = None  # the shell's own

@@ -81,9 +81,14 @@ class Core:
 
     def end_turn(self) -> None:
         """Whoever did something here lets everything go on that can."""
-        self.scheduler.run()
-        for turn_end in self.turn_ends:
-            turn_end()
+        ready = self.scheduler.ready
+        while True:
+            if ready:
+                self.scheduler.run()
+            for turn_end in self.turn_ends:
+                turn_end()
+            if not ready:
+                return
 
     def next_deadline_ms(self) -> float | None:
         ours, theirs = self.timers.next_deadline_ms(), self.nodes.next_deadline_ms()
@@ -119,7 +124,7 @@ class Core:
                 return
             throttle_ms = getattr(answer, "throttle_time_ms", 0)
             if throttle_ms > 0:
-                self._mute(node_id, purpose, throttle_ms)
+                self.mute(node_id, purpose, throttle_ms)
             pending.resolve(answer)
 
         patience_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -188,11 +193,21 @@ class Core:
         key = (node_id, DATA)
         return max(0.0, self.nodes.may_open_ms(key) - self.now_ms), self.nodes.failures(key)
 
+    def finalized_feature(self, name: str) -> int:
+        """Its level, by the newest that any connected broker has said; 0 where it is not."""
+        newest = max(
+            (one.versions for one in self.nodes.connections.values() if one.versions is not None),
+            key=lambda versions: versions.features_epoch,
+            default=None,
+        )
+        return 0 if newest is None else newest.features.get(name, 0)
+
     def rebootstrap(self) -> None:
         """Forgets the brokers it knows; the next metadata comes from the bootstrap addresses."""
         self.cluster.brokers = {}
 
-    def _mute(self, node_id: int, purpose: str, throttle_ms: float) -> None:
+    def mute(self, node_id: int, purpose: str, throttle_ms: float) -> None:
+        """A broker that throttles this client is left alone for so long (KIP-219)."""
         connection = self.nodes.connections.get((node_id, purpose))
         if connection is not None:
             connection.muted_until_ms = self.now_ms + throttle_ms
@@ -251,6 +266,8 @@ class Core:
         attempt: Callable[[], Coroutine[Any, Any, T]],
         deadline_ms: float,
         what: str,
+        *,
+        first_pause_ms: float | None = None,
     ) -> T:
         """Until it works, cannot work, or the deadline; a growing pause before each new attempt."""
         failures = 0
@@ -266,7 +283,7 @@ class Core:
                     raise
                 failures += 1
                 pause_ms = backoff_ms(
-                    self.settings.retry_backoff_ms,
+                    self.settings.retry_backoff_ms if first_pause_ms is None else first_pause_ms,
                     self.settings.retry_backoff_max_ms,
                     failures,
                     self.chance(),

@@ -79,6 +79,12 @@ class PlainShell:
         finally:
             self.lock.release()
 
+    def turn(self) -> None:
+        """With the lock, after a change: the same as `leave`, but the lock stays."""
+        self.core.now_ms = monotonic_ms()
+        self.core.end_turn()
+        self.carry_out()
+
     def carry_out(self) -> None:
         """With the lock: writes and closes; wakes the thread for what only it does."""
         nodes = self.core.nodes
@@ -220,6 +226,7 @@ class PlainShell:
             return
         if mask & selectors.EVENT_WRITE:
             self._write(connection)
+            self.core.end_turn()
         if mask & _READ and connection.transport is not None:
             self.read(connection)
 
@@ -332,6 +339,7 @@ class PlainShell:
                 unsent.popleft()
             else:
                 unsent[0] = unsent[0][sent:]
+        connection.is_congested = bool(unsent)
         self._watch(connection, link, _READ_WRITE if unsent else _READ)
 
     def read(self, connection: Connection) -> None:

@@ -1,0 +1,223 @@
+"""Records on their way into batches: lanes by topic and partition, memory, what is ready.
+
+Owns `buffer.memory` and the lingering of open batches. A batch is ready when it is full, when it
+has lingered, when somebody flushes, or when memory is short; then its lane stands in the queue of
+the node that leads it, each lane at most once. So a turn costs as much as there is to send, however
+many partitions there are.
+
+Never sends. Always holds: `used_bytes` is what the batches that are not done were charged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ottla.client.cluster import Cluster
+from ottla.client.lanes import Lane
+from ottla.client.pending import Pending
+from ottla.client.producer_batch import ProducerBatch
+from ottla.client.producer_settings import ProducerSettings
+
+# How much smaller a codec makes a topic's batches is guessed from those before; at most so much.
+_RATIO_MIN = 0.1
+_RATIO_WEIGHT = 0.1
+_DONE_KEPT_MAX = 1_000
+
+
+class TopicLanes:
+    """A topic's lanes by partition, and what partitioners remember of it."""
+
+    __slots__ = ("lanes", "name", "placed", "ratio", "sticky", "sticky_bytes", "turn")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lanes: list[Lane] = []
+        self.placed: dict[bytes, int] = {}
+        self.sticky = -1
+        self.sticky_bytes = 0
+        self.turn = -1
+        self.ratio = 1.0
+
+    def grow(self, partition_count: int) -> None:
+        if partition_count > len(self.lanes):
+            # Another count puts keys elsewhere.
+            self.placed.clear()
+        for partition in range(len(self.lanes), partition_count):
+            self.lanes.append(Lane(self.name, partition))
+
+
+class Accumulator:
+    def __init__(self, settings: ProducerSettings, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._batch_size = settings.batch_size
+        self._linger_ms = settings.linger_ms
+        self._delivery_timeout_ms = settings.delivery_timeout_ms
+        self._is_packed = settings.compression_type != "none"
+        self.buffer_memory = settings.buffer_memory
+        self.used_bytes = 0
+        self.topics: dict[str, TopicLanes] = {}
+        self.queues: dict[int, deque[Lane]] = {}
+        self.by_age: deque[ProducerBatch] = deque()  # all that are not done, and some that are
+        self._lingering: deque[tuple[float, ProducerBatch]] = deque()
+        self._short: deque[Pending[None]] = deque()
+        self._flushes: deque[tuple[int, Pending[None]]] = deque()  # (last batch, settled after it)
+        self._last_number = 0
+        self.unfinished = 0
+        self.wants_turn = False  # whether somebody should look what can be sent, or when
+
+    # -------------------------------------------------------------------------------- records
+
+    def open_batch(self, lane: Lane, record_bytes: int, now_ms: float) -> ProducerBatch:
+        """A new batch at the end of the lane; the one before it is full."""
+        ratio = self.topics[lane.topic].ratio
+        bytes_max = int(self._batch_size / ratio) if self._is_packed else self._batch_size
+        batch = ProducerBatch(
+            lane, max(bytes_max, record_bytes), now_ms, now_ms + self._delivery_timeout_ms
+        )
+        self.add(batch)
+        lane.open = batch
+        if not self._linger_ms:
+            self.enqueue(lane)
+            self.wants_turn = True
+        else:
+            self.wants_turn |= not self._lingering
+            self._lingering.append((now_ms + self._linger_ms, batch))
+        return batch
+
+    def add(self, batch: ProducerBatch) -> None:
+        """At the end of its lane."""
+        lane = batch.lane
+        self.seal(lane)
+        self._last_number += 1
+        batch.number = (self._last_number,)
+        lane.waiting.append(batch)
+        self.by_age.append(batch)
+        self.unfinished += 1
+
+    def seal(self, lane: Lane) -> None:
+        """The open batch takes no more and may go."""
+        if lane.open is not None:
+            lane.open.is_sealed = True
+            lane.open = None
+            self.wants_turn = True
+            self.enqueue(lane)
+
+    def memory(self) -> Pending[None]:
+        """Settled when some of it has been given back; in the order of asking."""
+        self.seal_all()
+        pending: Pending[None] = Pending()
+        self._short.append(pending)
+        return pending
+
+    # ------------------------------------------------------------------------------ readiness
+
+    def enqueue(self, lane: Lane) -> None:
+        """Into the queue of its leader, to be looked at when that can take a request."""
+        if lane.queued_at is not None or not lane.waiting:
+            return
+        node_id = self._cluster.leader_of(lane.topic, lane.partition)
+        lane.queued_at = node_id
+        queue = self.queues.get(node_id)
+        if queue is None:
+            queue = self.queues[node_id] = deque()
+        queue.append(lane)
+
+    def on_metadata(self) -> None:
+        """Leaders may have moved, and topics may have grown."""
+        for topic in self.topics.values():
+            count = self._cluster.partition_count(topic.name)
+            if count is not None and count > len(topic.lanes):
+                topic.grow(count)
+        queued = [lane for queue in self.queues.values() for lane in queue]
+        self.queues.clear()
+        for lane in queued:
+            lane.queued_at = None
+            self.enqueue(lane)
+
+    def requeue(self, lane: Lane) -> None:
+        """Its leader is another one now."""
+        if lane.queued_at is not None:
+            self.queues[lane.queued_at].remove(lane)
+            lane.queued_at = None
+        self.enqueue(lane)
+
+    def enqueue_all(self) -> None:
+        """What all lanes waited for is there."""
+        for topic in self.topics.values():
+            for lane in topic.lanes:
+                self.enqueue(lane)
+
+    def end_lingering(self, now_ms: float) -> None:
+        lingering = self._lingering
+        while lingering and (lingering[0][0] <= now_ms or lingering[0][1].is_sealed):
+            batch = lingering.popleft()[1]
+            if not batch.is_sealed:
+                # Not sealed yet: until it can be sent it may go on to grow.
+                self.enqueue(batch.lane)
+
+    def next_deadline_ms(self) -> float | None:
+        """When the next batch has lingered, or has waited for its delivery too long."""
+        lingering, oldest = self._lingering, self.oldest()
+        while lingering and lingering[0][1].is_sealed:
+            lingering.popleft()
+        if oldest is None:
+            return None  # nothing lingers then, either
+        return min(lingering[0][0], oldest.deadline_ms) if lingering else oldest.deadline_ms
+
+    def seal_all(self) -> None:
+        for topic in self.topics.values():
+            for lane in topic.lanes:
+                self.seal(lane)
+
+    # ---------------------------------------------------------------------------------- done
+
+    def on_packed(self, batch: ProducerBatch) -> None:
+        """After compression: a guess for the next batch of the topic."""
+        topic = self.topics[batch.lane.topic]
+        ratio = batch.size / max(1, len(batch.records))
+        topic.ratio = max(_RATIO_MIN, topic.ratio + _RATIO_WEIGHT * (ratio - topic.ratio))
+
+    def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        topic = self.topics[batch.lane.topic]
+        topic.ratio = 1.0
+        self.unfinished += len(parts) - 1
+        self.by_age.extendleft(reversed(parts))
+
+    def on_done(self, batch: ProducerBatch) -> None:
+        self.used_bytes -= batch.charged_bytes
+        self.unfinished -= 1
+        batch.release()
+        if len(self.by_age) > 2 * self.unfinished + _DONE_KEPT_MAX:
+            # One that is stuck must not keep all that came after it.
+            self.by_age = deque(self.unfinished_batches())
+        short = self._short
+        while short and self.used_bytes < self.buffer_memory:
+            pending = short.popleft()
+            if not pending.done:
+                pending.resolve(None)
+                break
+        flushes = self._flushes
+        if flushes:
+            oldest = self.oldest()
+            while flushes and (oldest is None or oldest.number[0] > flushes[0][0]):
+                flushes.popleft()[1].resolve(None)
+
+    def oldest(self) -> ProducerBatch | None:
+        """Of those that are not done."""
+        by_age = self.by_age
+        while by_age and (by_age[0].done or by_age[0].parts is not None):
+            by_age.popleft()
+        return by_age[0] if by_age else None
+
+    def flushed(self) -> Pending[None]:
+        """Settled when everything that is here now is done."""
+        self.seal_all()
+        pending: Pending[None] = Pending()
+        if self.oldest() is None:
+            pending.resolve(None)
+        else:
+            self._flushes.append((self._last_number, pending))
+        return pending
+
+    def unfinished_batches(self) -> list[ProducerBatch]:
+        return [batch for batch in self.by_age if not batch.done and batch.parts is None]

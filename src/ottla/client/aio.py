@@ -1,0 +1,7 @@
+"""The client for asyncio: the same names with `Async` in front, over the same core."""
+
+from __future__ import annotations
+
+from ottla.client.aio_producer import AsyncDelivery, AsyncProducer
+
+__all__ = ["AsyncDelivery", "AsyncProducer"]

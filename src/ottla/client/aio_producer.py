@@ -1,0 +1,260 @@
+"""The producer for asyncio: the same machine as the plain one, on the event loop.
+
+    async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
+        delivery = await producer.send("orders", b"3 cups")       # taken
+        print((await delivery).offset)                            # acknowledged
+        await producer.send_and_wait("orders", b"1 spoon")        # both at once
+
+Belongs to the event loop in which it was first used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+from ottla.base.errors import OttlaError
+from ottla.base.ids import TopicPartition
+from ottla.base.ports import Buffer
+from ottla.client.aio_shell import AioShell
+from ottla.client.clock import chance, monotonic_ms, wall_ms
+from ottla.client.delivery import RecordMetadata, outcome_of, place_of
+from ottla.client.errors import ClosedError
+from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
+from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
+from ottla.client.producer_machine import ProducerMachine
+from ottla.client.producer_settings import ProducerSettings
+from ottla.client.serializing import as_bytes, serialize
+from ottla.client.settings import read_settings
+from ottla.client.transactions import NEW, PreparedTransaction
+
+_CLOSE_TIMEOUT_S = 60.0
+
+
+class AsyncDelivery:
+    """What becomes of one record: await it, as often as you like."""
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def done(self) -> bool:
+        return place_of(self._batch, self._index)[0].done
+
+    def exception(self) -> OttlaError | None:
+        """Of a delivery that is done."""
+        return place_of(self._batch, self._index)[0].error
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        batch, index = place_of(self._batch, self._index)
+        if not batch.done:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def settle() -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            if batch.waiters is None:
+                batch.waiters = []
+            batch.waiters.append((index, settle))
+            yield from future
+            batch, index = place_of(batch, index)
+        metadata, error = outcome_of(batch, index, self._timestamp_ms)
+        if error is not None:
+            raise error
+        assert metadata is not None
+        return metadata
+
+
+class AsyncProducer:
+    def __init__(self, settings: Mapping[str, Any] | None = None, **named: Any) -> None:
+        """Settings under Kafka's names: `{"linger.ms": 20}` or `linger_ms=20`."""
+        read = read_settings(ProducerSettings, settings, named)
+        self._settings = read
+        self._machine = ProducerMachine(read, chance, monotonic_ms)
+        self._machine.sender.on_done = self._on_done
+        self._running: AioShell | None = None
+        self._closed = False
+
+    @property
+    def _shell(self) -> AioShell:
+        if self._running is None:
+            self._running = AioShell(self._machine.core)
+        return self._running
+
+    def _on_done(self, batch: ProducerBatch) -> None:
+        self._shell.later(batch.run_callbacks)
+
+    # ---------------------------------------------------------------------------------- send
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        *,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> AsyncDelivery:
+        """Takes a record; waits only for metadata or memory (`max.block.ms`)."""
+        machine, settings = self._machine, self._settings
+        if settings.value_serializer is not None or settings.key_serializer is not None:
+            value, key = serialize(settings, value, key)
+        if value.__class__ is not bytes and value is not None:
+            value = as_bytes(value, "value")
+        if key.__class__ is not bytes and key is not None:
+            key = as_bytes(key, "key")
+        if timestamp_ms is None:
+            timestamp_ms = wall_ms()
+        deadline_ms = 0.0
+        while True:
+            place = machine.append(
+                topic, value, key, headers, partition, timestamp_ms, on_delivery=on_delivery
+            )
+            if machine.accumulator.wants_turn:
+                self._shell.turn()
+                # A caller that only sends would keep the loop from reading the answers.
+                await asyncio.sleep(0)
+            if place is not None:
+                return AsyncDelivery(place[0], place[1], timestamp_ms)
+            deadline_ms = deadline_ms or self._deadline_ms(None)
+            await self._shell.call(machine.room(topic, partition, deadline_ms))
+
+    async def send_and_wait(
+        self, topic: str, value: Any = None, key: Any = None, **more: Any
+    ) -> RecordMetadata:
+        """Takes a record and waits until the broker has acknowledged it."""
+        return await (await self.send(topic, value, key, **more))
+
+    async def send_batch(
+        self,
+        topic: str,
+        partition: int,
+        encoded: Buffer,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> AsyncDelivery:
+        """Sends a whole record batch (format 2) that is encoded already, as one.
+
+        It gets this producer's numbers and checksum; the delivery is that of its last record.
+        """
+        machine, deadline_ms = self._machine, self._deadline_ms(None)
+        while True:
+            batch = machine.append_encoded(topic, partition, encoded, on_delivery)
+            if batch is not None:
+                self._shell.turn()
+                await asyncio.sleep(0)
+                return AsyncDelivery(batch, batch.count - 1, batch.max_timestamp)
+            await self._shell.call(machine.room(topic, partition, deadline_ms))
+
+    # ---------------------------------------------------------------------------- transactions
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncProducer]:
+        """All or nothing: commits at the end of the block, aborts where it raises."""
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            if self._machine.transaction().may_abort:
+                await self.abort_transaction()
+            raise
+
+    async def init_transactions(
+        self, timeout_s: float | None = None, *, keep_prepared: bool = False
+    ) -> None:
+        """Fences whoever had this transactional id. The first transaction does it, if nobody did.
+
+        With `keep_prepared` a prepared transaction is kept, to be ended by `complete_transaction`.
+        """
+        machine = self._machine.transaction()
+        await self._shell.call(
+            machine.initialize(self._deadline_ms(timeout_s), keep_prepared=keep_prepared)
+        )
+
+    async def begin_transaction(self) -> None:
+        machine = self._machine.transaction()
+        if machine.state == NEW:
+            await self.init_transactions()
+        machine.begin()
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: GroupMetadata | str,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commits a consumer group's positions with the transaction."""
+        machine = self._machine.transaction()
+        who = GroupMetadata(group) if isinstance(group, str) else group
+        await self._shell.call(machine.send_offsets(offsets, who, self._deadline_ms(timeout_s)))
+
+    async def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Sends what is left and commits. After a TimedOutError it may be called again."""
+        await self._shell.call(self._machine.transaction().commit(self._deadline_ms(timeout_s)))
+
+    async def abort_transaction(self, timeout_s: float | None = None) -> None:
+        await self._shell.call(self._machine.transaction().abort(self._deadline_ms(timeout_s)))
+
+    async def prepare_transaction(self, timeout_s: float | None = None) -> PreparedTransaction:
+        """Sends what is left and leaves the decision to whoever holds the answer."""
+        return await self._shell.call(
+            self._machine.transaction().prepare(self._deadline_ms(timeout_s))
+        )
+
+    async def complete_transaction(self, *, commit: bool, timeout_s: float | None = None) -> None:
+        """Decides a transaction that this producer prepared, or kept when it began."""
+        await self._shell.call(
+            self._machine.transaction().complete(self._deadline_ms(timeout_s), commit=commit)
+        )
+
+    def _deadline_ms(self, timeout_s: float | None) -> float:
+        patience_ms = self._settings.max_block_ms if timeout_s is None else timeout_s * 1000
+        return monotonic_ms() + patience_ms
+
+    # ------------------------------------------------------------------------------- the rest
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; waits for it as `send` does."""
+        core = self._machine.core
+        info = await self._shell.call(core.metadata.topic(topic, self._deadline_ms(None)))
+        return len(info.partitions)
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until everything sent so far is acknowledged or failed."""
+        deadline_ms = None if timeout_s is None else self._deadline_ms(timeout_s)
+        await self._shell.call(self._machine.flush(deadline_ms))
+
+    def metrics(self) -> dict[str, float]:
+        return self._machine.metrics()
+
+    async def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
+        """Sends what it has, waits for the answers so long, and ends; twice is no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._shell.call(self._machine.close(self._deadline_ms(timeout_s)))
+        except ClosedError:
+            pass
+        finally:
+            await self._shell.close()
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

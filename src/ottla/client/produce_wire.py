@@ -1,0 +1,136 @@
+"""Produce as a client says it: the request around batches that are bytes already, and its answer.
+
+The counterpart of `protocol.produce`. The batches themselves are never copied: a request is a list
+of buffers. The usual answer, one partition that worked, is read by hand; any other by the codec.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.base.errors import check
+from ottla.base.ports import Buffer
+from ottla.protocol import messages
+from ottla.protocol.api_keys import PRODUCE
+from ottla.protocol.error_codes import NONE
+from ottla.protocol.primitives import compact_string, legacy_string, uuid_of, uvarint
+
+FIRST_WITH_TOPIC_ID = 13
+_FIRST_FLEXIBLE = 9
+
+_pack_acks_timeout = struct.Struct(">hi").pack
+_pack_acks_timeout_count = struct.Struct(">hii").pack
+_pack_int = struct.Struct(">i").pack
+_pack_index_length = struct.Struct(">ii").pack
+# From the count of partitions on: one partition, its fields, nothing wrong, no tags; the topic's
+# tags, the throttle time, the answer's tags.
+_read_usual = struct.Struct(">BihqqqBBBBiB").unpack_from
+_USUAL_BYTES = 1 + 4 + 2 + 24 + 4 + 4 + 1
+
+TopicKey = str | uuid.UUID
+Batches = Mapping[str, Sequence[tuple[int, Buffer]]]
+
+
+class PartitionAnswer(NamedTuple):
+    error_code: int
+    base_offset: int
+    append_time_ms: int
+    message: str | None = None
+    leader: tuple[int, int] | None = None  # (node id, leader epoch), where the broker knows better
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+
+
+class ProduceAnswer(NamedTuple):
+    partitions: dict[tuple[TopicKey, int], PartitionAnswer]
+    throttle_time_ms: int = 0
+    endpoints: tuple[tuple[int, str, int, str | None], ...] = ()
+
+
+def encode_produce(
+    version: int,
+    batches: Batches,
+    topic_ids: Mapping[str, uuid.UUID],
+    *,
+    transactional_id: str | None,
+    acks: int,
+    timeout_ms: int,
+) -> list[Buffer]:
+    if version < _FIRST_FLEXIBLE:
+        return _encode_legacy(batches, transactional_id, acks, timeout_ms)
+    parts: list[Buffer] = []
+    head = (
+        compact_string(transactional_id)
+        + _pack_acks_timeout(acks, timeout_ms)
+        + uvarint(len(batches) + 1)
+    )
+    for name, partitions in batches.items():
+        head += topic_ids[name].bytes if version >= FIRST_WITH_TOPIC_ID else compact_string(name)
+        head += uvarint(len(partitions) + 1)
+        for index, records in partitions:
+            parts += head + _pack_int(index) + uvarint(len(records) + 1), records
+            head = b"\0"
+        head += b"\0"
+    parts.append(head + b"\0")
+    return parts
+
+
+def _encode_legacy(
+    batches: Batches, transactional_id: str | None, acks: int, timeout_ms: int
+) -> list[Buffer]:
+    parts: list[Buffer] = []
+    head = legacy_string(transactional_id) + _pack_acks_timeout_count(
+        acks, timeout_ms, len(batches)
+    )
+    for name, partitions in batches.items():
+        head += legacy_string(name) + _pack_int(len(partitions))
+        for index, records in partitions:
+            parts += head + _pack_index_length(index, len(records)), records
+            head = b""
+    check(head == b"", "a request has batches")
+    return parts
+
+
+def decode_produce(version: int, body: Buffer) -> ProduceAnswer:
+    if version >= _FIRST_FLEXIBLE:
+        usual = _decode_usual(version, bytes(body))
+        if usual is not None:
+            return usual
+    answer = messages.decode_response(PRODUCE, version, body)
+    partitions: dict[tuple[TopicKey, int], PartitionAnswer] = {}
+    for topic in answer.responses:
+        key: TopicKey = topic.topic_id if version >= FIRST_WITH_TOPIC_ID else topic.name
+        for one in topic.partition_responses:
+            leader = getattr(one, "current_leader", None)
+            partitions[key, one.index] = PartitionAnswer(
+                one.error_code,
+                one.base_offset,
+                one.log_append_time_ms,
+                one.error_message,
+                None
+                if leader is None or leader.leader_id < 0
+                else (leader.leader_id, leader.leader_epoch),
+                tuple((it.batch_index, it.batch_index_error_message) for it in one.record_errors),
+            )
+    endpoints = tuple(
+        (one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints or ()
+    )
+    return ProduceAnswer(partitions, answer.throttle_time_ms, endpoints)
+
+
+def _decode_usual(version: int, body: bytes) -> ProduceAnswer | None:
+    """One topic, one partition, no error; None if it is anything else."""
+    if len(body) < 2 or body[0] != 2:
+        return None
+    begin = 17 if version >= FIRST_WITH_TOPIC_ID else 1 + body[1]
+    if len(body) != begin + _USUAL_BYTES:
+        return None  # which a name too long for one byte of length never has
+    count, index, code, base, time_ms, _, errors, message, tags, more, throttle_ms, rest = (
+        _read_usual(body, begin)
+    )
+    if (count, code, errors, message, tags, more, rest) != (2, NONE, 1, 0, 0, 0, 0):
+        return None
+    key: TopicKey = body[2:begin].decode() if version < FIRST_WITH_TOPIC_ID else uuid_of(body[1:17])
+    return ProduceAnswer({(key, index): PartitionAnswer(NONE, base, time_ms)}, throttle_ms)

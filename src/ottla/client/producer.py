@@ -1,0 +1,289 @@
+"""The plain producer: `send` returns at once, a background thread does the rest.
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        producer.send("orders", b"3 cups", key=b"alice")            # at once
+        producer.send("orders", b"1 spoon").result()                # waits for the broker
+
+Safe for use by several threads. Owns no state of its own: `producer_machine` decides, `plain_shell`
+acts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from ottla.base.ids import TopicPartition
+from ottla.base.ports import Buffer
+from ottla.client.clock import chance, monotonic_ms, wall_ms
+from ottla.client.delivery import RecordMetadata, outcome_of, place_of
+from ottla.client.errors import ClosedError, TimedOutError
+from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
+from ottla.client.plain_shell import PlainShell
+from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
+from ottla.client.producer_machine import ProducerMachine
+from ottla.client.producer_settings import ProducerSettings
+from ottla.client.serializing import as_bytes, serialize
+from ottla.client.settings import read_settings
+from ottla.client.transactions import NEW, PreparedTransaction
+
+_CLOSE_TIMEOUT_S = 60.0
+
+
+class Delivery:
+    """What becomes of one record: `result()` waits for it."""
+
+    __slots__ = ("_batch", "_index", "_shell", "_timestamp_ms")
+
+    def __init__(
+        self, shell: PlainShell, batch: ProducerBatch, index: int, timestamp_ms: int
+    ) -> None:
+        self._shell = shell
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def done(self) -> bool:
+        return place_of(self._batch, self._index)[0].done
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record is; raises why it is nowhere, or TimedOutError while nobody knows."""
+        self._wait(timeout_s)
+        batch, index = place_of(self._batch, self._index)
+        metadata, error = outcome_of(batch, index, self._timestamp_ms)
+        if error is not None:
+            raise error
+        assert metadata is not None
+        return metadata
+
+    get = result
+
+    def exception(self, timeout_s: float | None = None) -> BaseException | None:
+        self._wait(timeout_s)
+        return place_of(self._batch, self._index)[0].error
+
+    def _wait(self, timeout_s: float | None) -> None:
+        if self.done():
+            return
+        shell = self._shell
+        shell.check_thread()
+        signal = threading.Lock()
+        signal.acquire()
+        with shell.lock:
+            batch, index = place_of(self._batch, self._index)
+            if batch.done:
+                return
+            if batch.waiters is None:
+                batch.waiters = []
+            batch.waiters.append((index, signal.release))
+        if not signal.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0)):
+            raise TimedOutError(f"no acknowledgement within {timeout_s:g} s; it may still come")
+
+
+class Producer:
+    def __init__(self, settings: Mapping[str, Any] | None = None, **named: Any) -> None:
+        """Settings under Kafka's names: `{"linger.ms": 20}` or `linger_ms=20`."""
+        read = read_settings(ProducerSettings, settings, named)
+        self._settings = read
+        self._machine = ProducerMachine(read, chance, monotonic_ms)
+        self._shell = PlainShell(self._machine.core, f"ottla-producer-{read.client_id}")
+        self._machine.sender.on_done = self._on_done
+        self._closed = False
+
+    def _on_done(self, batch: ProducerBatch) -> None:
+        self._shell.later(batch.run_callbacks)
+
+    # ---------------------------------------------------------------------------------- send
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        *,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """Takes a record and returns; blocks only for metadata or memory (`max.block.ms`).
+
+        `on_delivery(metadata, error)` is called in the background, in order per partition.
+        """
+        machine, shell, settings = self._machine, self._shell, self._settings
+        if settings.value_serializer is not None or settings.key_serializer is not None:
+            value, key = serialize(settings, value, key)
+        if value.__class__ is not bytes and value is not None:
+            value = as_bytes(value, "value")
+        if key.__class__ is not bytes and key is not None:
+            key = as_bytes(key, "key")
+        if timestamp_ms is None:
+            timestamp_ms = wall_ms()
+        with shell.lock:
+            place = machine.append(
+                topic, value, key, headers, partition, timestamp_ms, on_delivery=on_delivery
+            )
+            if machine.accumulator.wants_turn:
+                shell.turn()
+        if place is None:
+            record = (topic, value, key, headers, partition, timestamp_ms)
+            place = self._send_when_possible(record, on_delivery)
+        return Delivery(shell, place[0], place[1], timestamp_ms)
+
+    def _send_when_possible(
+        self, record: Any, on_delivery: DeliveryCallback | None
+    ) -> tuple[ProducerBatch, int]:
+        machine, shell = self._machine, self._shell
+        deadline_ms = monotonic_ms() + self._settings.max_block_ms
+        while True:
+            shell.call(machine.room(record[0], record[4], deadline_ms))
+            with shell.lock:
+                place = machine.append(*record, on_delivery=on_delivery)
+                if machine.accumulator.wants_turn:
+                    shell.turn()
+            if place is not None:
+                return place
+
+    def send_batch(
+        self,
+        topic: str,
+        partition: int,
+        encoded: Buffer,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """Sends a whole record batch (format 2) that is encoded already, as one.
+
+        It gets this producer's numbers and checksum; the delivery is that of its last record.
+        """
+        machine, shell = self._machine, self._shell
+        deadline_ms = monotonic_ms() + self._settings.max_block_ms
+        while True:
+            with shell.lock:
+                batch = machine.append_encoded(topic, partition, encoded, on_delivery)
+                if machine.accumulator.wants_turn:
+                    shell.turn()
+            if batch is not None:
+                return Delivery(shell, batch, batch.count - 1, batch.max_timestamp)
+            shell.call(machine.room(topic, partition, deadline_ms))
+
+    # ---------------------------------------------------------------------------- transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """All or nothing: commits at the end of the block, aborts where it raises.
+
+        with producer.transaction():
+            producer.send("orders", b"3 cups")
+            producer.send_offsets({("carts", 0): 17}, consumer.group_metadata())
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException:
+            self._abort_if_possible()
+            raise
+
+    def _abort_if_possible(self) -> None:
+        machine = self._machine.transaction()
+        if machine.may_abort:
+            self.abort_transaction()
+
+    def init_transactions(
+        self, timeout_s: float | None = None, *, keep_prepared: bool = False
+    ) -> None:
+        """Fences whoever had this transactional id. The first transaction does it, if nobody did.
+
+        With `keep_prepared` a prepared transaction is kept, to be ended by `complete_transaction`.
+        """
+        machine = self._machine.transaction()
+        self._shell.call(
+            machine.initialize(self._deadline_ms(timeout_s), keep_prepared=keep_prepared)
+        )
+
+    def begin_transaction(self) -> None:
+        machine = self._machine.transaction()
+        if machine.state == NEW:
+            self.init_transactions()
+        with self._shell.lock:
+            machine.begin()
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: GroupMetadata | str,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commits a consumer group's positions with the transaction."""
+        machine = self._machine.transaction()
+        who = GroupMetadata(group) if isinstance(group, str) else group
+        self._shell.call(machine.send_offsets(offsets, who, self._deadline_ms(timeout_s)))
+
+    def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Sends what is left and commits. After a TimedOutError it may be called again."""
+        self._shell.call(self._machine.transaction().commit(self._deadline_ms(timeout_s)))
+
+    def abort_transaction(self, timeout_s: float | None = None) -> None:
+        self._shell.call(self._machine.transaction().abort(self._deadline_ms(timeout_s)))
+
+    def prepare_transaction(self, timeout_s: float | None = None) -> PreparedTransaction:
+        """Sends what is left and leaves the decision to whoever holds the answer.
+
+        Any client can then decide, once or repeatedly: `Admin.complete_transaction`.
+        """
+        return self._shell.call(self._machine.transaction().prepare(self._deadline_ms(timeout_s)))
+
+    def complete_transaction(self, *, commit: bool, timeout_s: float | None = None) -> None:
+        """Decides a transaction that this producer prepared, or kept when it began."""
+        self._shell.call(
+            self._machine.transaction().complete(self._deadline_ms(timeout_s), commit=commit)
+        )
+
+    def _deadline_ms(self, timeout_s: float | None) -> float:
+        patience_ms = self._settings.max_block_ms if timeout_s is None else timeout_s * 1000
+        return monotonic_ms() + patience_ms
+
+    # ------------------------------------------------------------------------------- the rest
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; waits for it as `send` does."""
+        core = self._machine.core
+        info = self._shell.call(
+            core.metadata.topic(topic, monotonic_ms() + self._settings.max_block_ms)
+        )
+        return len(info.partitions)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until everything sent so far is acknowledged or failed."""
+        deadline_ms = None if timeout_s is None else monotonic_ms() + timeout_s * 1000
+        self._shell.call(self._machine.flush(deadline_ms))
+
+    def metrics(self) -> dict[str, float]:
+        with self._shell.lock:
+            return self._machine.metrics()
+
+    def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
+        """Sends what it has, waits for the answers so long, and ends; twice is no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._shell.call(self._machine.close(monotonic_ms() + timeout_s * 1000))
+        except ClosedError:
+            pass
+        finally:
+            self._shell.close()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

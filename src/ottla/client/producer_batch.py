@@ -1,0 +1,326 @@
+"""A batch in the making: records are written into its bytes as they come.
+
+Owns the encoding of records on the producer's hot path (`records.batch_builder` is the plain way to
+say the same; tests compare them), who waits for the batch, and its outcome. No object is kept per
+record; a batch that the broker finds too large is split by reading its own bytes again.
+
+Never sends itself and knows no clock. Always holds: once sealed it takes no record; it is done at
+most once; its numbering changes only through `encode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import OttlaError, check
+from ottla.base.ports import Buffer
+from ottla.client.delivery import outcome_of
+from ottla.records.batch_header import (
+    ATTRIBUTES,
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_END,
+    MAGIC_V2,
+    MAX_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+    read_header,
+)
+from ottla.records.batch_view import records_of
+from ottla.records.compression import NONE, compress
+from ottla.records.crc32c import crc32c
+from ottla.records.varints import varint
+
+if TYPE_CHECKING:
+    from ottla.client.lanes import Lane
+
+Headers = Sequence[tuple[str, bytes | None]]
+DeliveryCallback = Callable[[Any, Any], None]
+
+NO_SEQUENCE = -1
+# Of nearly every number in a record; made by the first batch, since it takes some milliseconds.
+_TABLE_SIZE = 16_384
+_varints: tuple[bytes, ...] = ()
+_EMPTY_HEADER = bytes(HEADER_SIZE)
+_pack_crc = Struct(">I").pack_into
+
+
+def load_varints() -> None:
+    """Before the first `append`: makes the table of short numbers."""
+    global _varints  # noqa: PLW0603
+    if not _varints:
+        _varints = tuple(map(varint, range(_TABLE_SIZE)))
+
+
+class ProducerBatch:
+    __slots__ = (
+        "append_time_ms",
+        "attempts",
+        "base_offset",
+        "base_timestamp",
+        "bytes_max",
+        "callbacks",
+        "charged_bytes",
+        "count",
+        "created_ms",
+        "deadline_ms",
+        "done",
+        "encoded",
+        "epoch",
+        "error",
+        "is_sealed",
+        "is_transactional",
+        "lane",
+        "max_timestamp",
+        "may_be_stored",
+        "number",
+        "on_wire",
+        "parts",
+        "producer_id",
+        "records",
+        "sequence",
+        "waiters",
+    )
+
+    def __init__(self, lane: Lane, bytes_max: int, created_ms: float, deadline_ms: float) -> None:
+        self.lane = lane
+        self.bytes_max = bytes_max
+        self.created_ms = created_ms
+        self.deadline_ms = deadline_ms
+        self.records = bytearray(_EMPTY_HEADER)
+        self.count = 0
+        self.base_timestamp = 0
+        self.max_timestamp = -1
+        # In the order in which batches began; a part has its whole's and its own behind it.
+        self.number: tuple[int, ...] = ()
+        self.charged_bytes = 0  # of buffer.memory
+        self.is_sealed = False
+        self.encoded: Buffer | None = None
+        self.is_transactional = False
+        self.producer_id = -1
+        self.epoch = -1
+        self.sequence = NO_SEQUENCE
+        self.attempts = 0
+        self.on_wire = False
+        # Whether an attempt ended without an answer: then it may be in the log, until a broker
+        # that would know says that it is not.
+        self.may_be_stored = False
+        self.done = False
+        self.base_offset = -1
+        self.append_time_ms = -1
+        self.error: OttlaError | None = None
+        self.parts: list[ProducerBatch] | None = None
+        self.callbacks: list[tuple[int, int, DeliveryCallback]] | None = None
+        self.waiters: list[tuple[int, Callable[[], None]]] | None = None
+
+    # ------------------------------------------------------------------------------- records
+
+    def append(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None
+    ) -> int:
+        """The record's index, or -1 where there is no room for it."""
+        table, records, count = _varints, self.records, self.count
+        if count:
+            delta = timestamp_ms - self.base_timestamp
+        else:
+            self.base_timestamp = timestamp_ms
+            delta = 0
+        time_part = table[delta] if 0 <= delta < _TABLE_SIZE else varint(delta)
+        index_part = table[count] if count < _TABLE_SIZE else varint(count)
+        if value is None:
+            value, value_part = b"", b"\1"
+        else:
+            size = len(value)
+            value_part = table[size] if size < _TABLE_SIZE else varint(size)
+        if key is None:
+            key, key_part = b"", b"\1"
+        else:
+            size = len(key)
+            key_part = table[size] if size < _TABLE_SIZE else varint(size)
+        headers_part = b"\0" if not headers else _encode_headers(headers)
+        size = (
+            1
+            + len(time_part)
+            + len(index_part)
+            + len(key_part)
+            + len(key)
+            + len(value_part)
+            + len(value)
+            + len(headers_part)
+        )
+        size_part = table[size] if size < _TABLE_SIZE else varint(size)
+        if count and len(records) + len(size_part) + size > self.bytes_max:
+            return -1
+        records += b"".join(
+            (
+                size_part,
+                b"\0",
+                time_part,
+                index_part,
+                key_part,
+                key,
+                value_part,
+                value,
+                headers_part,
+            )
+        )
+        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        self.count = count + 1
+        return count
+
+    @classmethod
+    def of_encoded(
+        cls, lane: Lane, encoded: Buffer, created_ms: float, deadline_ms: float
+    ) -> ProducerBatch:
+        """A whole batch that somebody else encoded; it only gets its numbers here."""
+        batch = cls(lane, len(encoded), created_ms, deadline_ms)
+        batch.records = encoded if isinstance(encoded, bytearray) else bytearray(encoded)
+        header = read_header(batch.records)
+        batch.count = header[-1]
+        batch.base_timestamp = header[BASE_TIMESTAMP]
+        batch.max_timestamp = header[MAX_TIMESTAMP]
+        batch.encoded = batch.records
+        batch.is_sealed = True
+        return batch
+
+    @property
+    def size(self) -> int:
+        """What it takes on the wire, as far as that is known."""
+        return len(self.records if self.encoded is None else self.encoded)
+
+    @property
+    def last_sequence(self) -> int:
+        return (self.sequence + self.count - 1) & 0x7FFFFFFF
+
+    # ------------------------------------------------------------------------------ encoding
+
+    def encode(self, codec: int, level: int | None) -> None:
+        """Makes it ready for the wire with the numbers that it has now; again after new ones."""
+        self.is_sealed = True
+        if self.encoded is None:
+            if codec == NONE:
+                self.encoded = self.records
+            else:
+                packed = compress(codec, memoryview(self.records)[HEADER_SIZE:], level)
+                self.encoded = bytearray(_EMPTY_HEADER)
+                self.encoded += packed
+            attributes = codec
+        else:
+            attributes = read_header(self.encoded)[ATTRIBUTES] & ~TRANSACTIONAL_MASK
+        encoded = self.encoded
+        assert isinstance(encoded, bytearray)
+        HEADER.pack_into(
+            encoded,
+            0,
+            0,
+            len(encoded) - LENGTH_END,
+            -1,
+            MAGIC_V2,
+            0,
+            attributes | (TRANSACTIONAL_MASK if self.is_transactional else 0),
+            self.count - 1,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.epoch,
+            self.sequence,
+            self.count,
+        )
+        _pack_crc(encoded, CRC_POSITION, crc32c(bytes(encoded[ATTRIBUTES_POSITION:])))
+
+    def split(self, bytes_max: int) -> list[ProducerBatch]:
+        """The same records in smaller batches, in order, with their share of the sequence.
+
+        Half of the records at most in each, so that splitting what was split comes to an end.
+        """
+        check(self.count > 1 and self.encoded is not None, "one record cannot be split")
+        assert self.encoded is not None
+        parts: list[ProducerBatch] = []
+        sequence = self.sequence
+        limit = (self.count + 1) // 2
+        for record in records_of(bytes(self.encoded), 1 << 30):
+            values = (record.timestamp, record.key, record.value, record.headers)
+            if not parts or parts[-1].count >= limit or parts[-1].append(*values) < 0:
+                part = ProducerBatch(self.lane, bytes_max, self.created_ms, self.deadline_ms)
+                part.is_transactional = self.is_transactional
+                part.attempts = self.attempts
+                part.number = (*self.number, len(parts))
+                part.append(*values)
+                parts.append(part)
+        parts[0].charged_bytes = self.charged_bytes
+        for part in parts:
+            part.is_sealed = True
+            if sequence != NO_SEQUENCE:
+                part.producer_id, part.epoch, part.sequence = self.producer_id, self.epoch, sequence
+                sequence = (sequence + part.count) & 0x7FFFFFFF
+        self._hand_over(parts)
+        return parts
+
+    def _hand_over(self, parts: list[ProducerBatch]) -> None:
+        """Who waits for a record waits for the part that carries it now."""
+        begin = 0
+        for part in parts:
+            end = begin + part.count
+            part.callbacks = [
+                (index - begin, timestamp_ms, callback)
+                for index, timestamp_ms, callback in self.callbacks or ()
+                if begin <= index < end
+            ] or None
+            part.waiters = [
+                (index - begin, waiter)
+                for index, waiter in self.waiters or ()
+                if begin <= index < end
+            ] or None
+            begin = end
+        self.parts, self.callbacks, self.waiters = parts, None, None
+
+    # ------------------------------------------------------------------------------- outcome
+
+    def succeed(self, base_offset: int, append_time_ms: int) -> None:
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self._finish()
+
+    def fail(self, error: OttlaError) -> None:
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        check(not self.done, "a batch is done once")
+        self.done = True
+        waiters, self.waiters = self.waiters, None
+        for _, waiter in waiters or ():
+            waiter()
+
+    def call_back(self, index: int, timestamp_ms: int, callback: DeliveryCallback) -> None:
+        """A user's function is to be told of this record's outcome."""
+        if self.callbacks is None:
+            self.callbacks = []
+        self.callbacks.append((index, timestamp_ms, callback))
+
+    def release(self) -> None:
+        """Nobody needs its bytes any more; handles of its records may live on."""
+        self.records = bytearray()
+        self.encoded = None
+
+    def run_callbacks(self) -> None:
+        """Users' own, in the order of the records; called without the lock."""
+        callbacks, self.callbacks = self.callbacks, None
+        for index, timestamp_ms, callback in callbacks or ():
+            callback(*outcome_of(self, index, timestamp_ms))
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        parts += varint(len(encoded)), encoded
+        if value is None:
+            parts.append(b"\1")
+        else:
+            parts += varint(len(value)), value
+    return b"".join(parts)

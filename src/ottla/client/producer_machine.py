@@ -1,0 +1,259 @@
+"""A producer without IO: takes records, keeps them until they are acknowledged, knows why not.
+
+Ties accumulator, partitioner, sender, identity and transactions to one core. A facade calls
+`append`; where that gives None it runs the flow `room`, which waits for metadata or memory, and
+tries again. Everything here runs inside a shell, under its lock.
+
+Always holds: a record that was taken is acknowledged or failed, and its outcome told, by
+`delivery.timeout.ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import OttlaError
+from ottla.base.ports import Buffer
+from ottla.client.accumulator import Accumulator, TopicLanes
+from ottla.client.core import Core
+from ottla.client.errors import (
+    BufferFullError,
+    ClosedError,
+    RecordTooLargeError,
+    TimedOutError,
+    TransactionStateError,
+    UnknownTopicError,
+)
+from ottla.client.lanes import Lane
+from ottla.client.partitioner import Partitioner
+from ottla.client.producer_batch import (
+    DeliveryCallback,
+    Headers,
+    ProducerBatch,
+    load_varints,
+)
+from ottla.client.producer_identity import ProducerIdentity
+from ottla.client.producer_settings import ProducerSettings
+from ottla.client.sender import Sender
+from ottla.client.transactions import Transactions
+from ottla.protocol.error_codes import MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.records.batch_header import HEADER_SIZE
+
+# What a record takes beside key, value and headers, at most; the batch's header once.
+_RECORD_OVERHEAD = 40
+
+
+class ProducerMachine:
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        chance: Callable[[], float],
+        monotonic_ms: Callable[[], float],
+    ) -> None:
+        load_varints()
+        self.settings = settings
+        self.core = core = Core(
+            settings, chance, auto_create=True, topic_idle_ms=settings.metadata_max_idle_ms
+        )
+        self._monotonic_ms = monotonic_ms
+        self.accumulator = Accumulator(settings, core.cluster)
+        self._partitioner = Partitioner(settings, core.cluster, chance)
+        self.identity = ProducerIdentity(core) if settings.idempotent else None
+        self.sender = Sender(core, settings, self.accumulator, self.identity)
+        if self.identity is not None:
+            self.identity.on_known = self.accumulator.enqueue_all
+        self.transactions: Transactions | None = None
+        if settings.transactional_id is not None:
+            assert self.identity is not None
+            self.transactions = Transactions(
+                core, settings, self.accumulator, self.sender, self.identity
+            )
+            self.sender.transaction = self.transactions
+        core.metadata.listeners.append(self.accumulator.on_metadata)
+        core.turn_ends.append(self.sender.on_turn_end)
+        self._size_max = min(settings.max_request_size, settings.buffer_memory)
+        self.is_closing = False
+
+    # -------------------------------------------------------------------------------- records
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int,
+        *,
+        on_delivery: DeliveryCallback | None,
+    ) -> tuple[ProducerBatch, int] | None:
+        """Takes a record: its batch and index there. None if it has to wait (see `room`)."""
+        accumulator = self.accumulator
+        lanes = accumulator.topics.get(topic)
+        if self.transactions is not None:
+            self.transactions.check_may_append()
+        if lanes is None or self.is_closing:
+            self._check_open()
+            return None
+        size = _RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
+        if headers:
+            size += _size_of(headers)
+        if accumulator.used_bytes + size > accumulator.buffer_memory or size > self._size_max:
+            self._check_size(topic, size)
+            return None
+        if partition is None:
+            lane = lanes.lanes[self._partitioner.choose(lanes, key, value, size)]
+        elif 0 <= partition < len(lanes.lanes):
+            lane = lanes.lanes[partition]
+        else:
+            return None
+        batch = lane.open
+        if batch is None or (index := batch.append(timestamp_ms, key, value, headers)) < 0:
+            if batch is not None and partition is None:
+                lane = self._elsewhere(lanes, lane, key)
+            batch = self._batch_for(lane, size)
+            index = batch.append(timestamp_ms, key, value, headers)
+        accumulator.used_bytes += size
+        batch.charged_bytes += size
+        if on_delivery is not None:
+            batch.call_back(index, timestamp_ms, on_delivery)
+        return batch, index
+
+    def _check_open(self) -> None:
+        if self.is_closing:
+            raise ClosedError("the producer is closed")
+
+    def _check_size(self, topic: str, size: int) -> None:
+        if size > self._size_max:
+            raise RecordTooLargeError(
+                MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes for {topic}",
+                f"more than max.request.size or buffer.memory ({self._size_max}) here",
+            )
+
+    def _elsewhere(self, lanes: TopicLanes, full: Lane, key: bytes | None) -> Lane:
+        """The lane in which a record goes on whose batch is full."""
+        if not self._partitioner.chooses_freely(key):
+            return full
+        self.accumulator.seal(full)
+        return lanes.lanes[self._partitioner.draw(lanes)]
+
+    def _batch_for(self, lane: Lane, size: int) -> ProducerBatch:
+        batch = lane.open
+        if batch is None or batch.bytes_max - len(batch.records) < size:
+            return self._new_batch(lane, size)
+        return batch
+
+    def _new_batch(self, lane: Lane, size: int) -> ProducerBatch:
+        self.core.now_ms = now_ms = self._monotonic_ms()
+        self.core.metadata.want(lane.topic, now_ms)
+        return self.accumulator.open_batch(lane, HEADER_SIZE + size, now_ms)
+
+    def append_encoded(
+        self, topic: str, partition: int, encoded: Buffer, on_delivery: DeliveryCallback | None
+    ) -> ProducerBatch | None:
+        """Takes a whole batch, to be sent as it is but for its numbers. None if it has to wait."""
+        accumulator, size = self.accumulator, len(encoded)
+        lanes = accumulator.topics.get(topic)
+        if self.transactions is not None:
+            self.transactions.check_may_append()
+        if lanes is None or self.is_closing:
+            self._check_open()
+            return None
+        if accumulator.used_bytes + size > accumulator.buffer_memory or size > self._size_max:
+            self._check_size(topic, size)
+            return None
+        if not 0 <= partition < len(lanes.lanes):
+            return None
+        now_ms = self.core.now_ms = self._monotonic_ms()
+        self.core.metadata.want(topic, now_ms)
+        lane = lanes.lanes[partition]
+        batch = ProducerBatch.of_encoded(
+            lane, encoded, now_ms, now_ms + self.settings.delivery_timeout_ms
+        )
+        batch.charged_bytes = size
+        accumulator.used_bytes += size
+        accumulator.add(batch)
+        accumulator.enqueue(lane)
+        accumulator.wants_turn = True
+        if on_delivery is not None:
+            batch.call_back(batch.count - 1, batch.max_timestamp, on_delivery)
+        return batch
+
+    async def room(self, topic: str, partition: int | None, deadline_ms: float) -> None:
+        """Waits for what `append` missed: the topic, the partition, or memory."""
+        accumulator, core = self.accumulator, self.core
+        lanes = accumulator.topics.get(topic)
+        if lanes is None:
+            info = await core.metadata.topic(topic, deadline_ms)
+            lanes = accumulator.topics.setdefault(topic, TopicLanes(topic))
+            lanes.grow(len(info.partitions))
+        elif partition is not None and not 0 <= partition < len(lanes.lanes):
+            if partition >= 0:
+                await core.within(core.metadata.next_update(), deadline_ms, f"topic {topic}")
+            if not 0 <= partition < len(lanes.lanes):
+                raise UnknownTopicError(
+                    UNKNOWN_TOPIC_OR_PARTITION,
+                    f"{topic} has partitions 0 to {len(lanes.lanes) - 1}, not {partition}",
+                )
+        elif accumulator.used_bytes:
+            try:
+                await core.within(accumulator.memory(), deadline_ms, "buffer.memory")
+            except TimedOutError as error:
+                raise BufferFullError(
+                    f"buffer.memory ({accumulator.buffer_memory} bytes) stayed full for"
+                    f" max.block.ms; {error}"
+                ) from error
+
+    def transaction(self) -> Transactions:
+        if self.transactions is None:
+            raise TransactionStateError("transactions need the setting transactional.id")
+        return self.transactions
+
+    # ----------------------------------------------------------------------------- the end
+
+    async def flush(self, deadline_ms: float | None = None) -> None:
+        """Until everything taken so far is acknowledged or failed."""
+        pending = self.accumulator.flushed()
+        if deadline_ms is None:
+            await pending
+        else:
+            await self.core.within(pending, deadline_ms, "flush")
+
+    async def close(self, deadline_ms: float) -> None:
+        """Takes no more, sends what it can until the deadline, fails the rest."""
+        self.is_closing = True
+        try:
+            await self.flush(deadline_ms)
+        except TimedOutError:
+            self.fail_all(
+                ClosedError("the producer was closed before this record was acknowledged")
+            )
+
+    def fail_all(self, error: OttlaError) -> None:
+        self.sender.fail_all(error)
+
+    def metrics(self) -> dict[str, float]:
+        """Kafka's names, since the producer began."""
+        sender, accumulator, nodes = self.sender, self.accumulator, self.core.nodes
+        return {
+            "record-send-total": sender.records_sent,
+            "record-error-total": sender.records_failed,
+            "batch-send-total": sender.batches_sent,
+            "batch-retry-total": sender.batches_retried,
+            "batch-split-total": sender.batches_split,
+            "byte-total": sender.bytes_sent,
+            "request-total": nodes.requests_sent,
+            "connection-count": len(nodes.connections),
+            "connection-creation-total": nodes.connections_opened,
+            "requests-in-flight": sum(len(one.in_flight) for one in nodes.connections.values()),
+            "buffer-total-bytes": accumulator.buffer_memory,
+            "buffer-available-bytes": accumulator.buffer_memory - accumulator.used_bytes,
+            "batches-unfinished": accumulator.unfinished,
+            "metadata-age": max(0.0, self.core.now_ms - self.core.metadata.updated_ms) / 1000,
+        }
+
+
+def _size_of(headers: Headers) -> int:
+    """An upper bound: a letter takes at most four bytes, a length at most five."""
+    return 5 + sum(10 + 4 * len(name) + len(value or b"") for name, value in headers)

@@ -1,0 +1,58 @@
+"""Brokers for the client's tests: every test that asks for `cluster` runs on Ottla and on Kafka.
+
+Each broker is a process of its own, started once in a test process; the tests of Kafka's share one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.compat.nodes import KafkaNode, Node, OttlaNode
+
+KAFKA = pytest.param(
+    "kafka", marks=[pytest.mark.kafka, pytest.mark.java, pytest.mark.xdist_group("client-kafka")]
+)
+ONE_NODE = {
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "num.partitions": "1",
+}
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def ottla_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    node = OttlaNode(tmp_path_factory.mktemp("client-ottla"), ONE_NODE)
+    node.start()
+    yield node
+    node.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    node = KafkaNode(tmp_path_factory.mktemp("client-kafka"), ONE_NODE)
+    node.start()
+    yield node
+    node.close()
+
+
+@pytest.fixture(scope="session", params=["ottla", KAFKA])
+def cluster(request: pytest.FixtureRequest) -> str:
+    """The address of a broker, of each kind in turn."""
+    node: Node = request.getfixturevalue(f"{request.param}_node")
+    return node.bootstrap
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that nobody has used."""
+    return f"t{next(_numbers)}-{os.getpid()}"
