@@ -39,7 +39,7 @@ def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     node = KafkaNode(tmp_path_factory.mktemp("client-kafka"), ONE_NODE)
     node.start()
     yield node
-    node.close()
+    node.kill()  # how it stops is of no interest here, and takes it seconds
 
 
 @pytest.fixture(scope="session", params=["ottla", KAFKA])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 from ottla.client.clock import chance
@@ -24,11 +25,6 @@ class Stored(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     batch: int  # the offset at which its batch begins
-
-
-class Opened(NamedTuple):
-    core: Core
-    shell: PlainShell
 
 
 def stored(bootstrap: str, topic: str, *, committed: bool = False) -> list[Stored]:
@@ -54,7 +50,7 @@ async def _read(core: Core, topic: str, committed: bool) -> list[Stored]:
     found: list[Stored] = []
     for partition in info.partitions:
         found += await core.retry(
-            lambda index=partition.partition: _read_partition(core, topic, index, committed),
+            functools.partial(_read_partition, core, topic, partition.partition, committed),
             core.now_ms + PATIENCE_MS,
             "reading back",
         )
@@ -100,9 +96,8 @@ async def _read_partition(core: Core, topic: str, index: int, committed: bool) -
         aborted = list(one.aborted_transactions or [])
         begin = offset
         for batch in _batches(one.records or b""):
-            for record in _records(batch, index, aborted):
-                if record.offset >= begin:
-                    found.append(record)
+            records = _records(batch, index, aborted)
+            found += [record for record in records if record.offset >= begin]
             header = read_header(batch)
             offset = max(offset, header[0] + header[6] + 1)
     return found

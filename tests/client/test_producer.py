@@ -239,9 +239,11 @@ def test_many_threads_share_a_producer(cluster: str, topic: str) -> None:
 
 
 def test_nobody_there(topic: str) -> None:
-    with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer:
-        with pytest.raises(TimedOutError, match="127.0.0.1:1"):
-            producer.send(topic, b"v")
+    with (
+        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer,
+        pytest.raises(TimedOutError, match=r"127\.0\.0\.1:1"),
+    ):
+        producer.send(topic, b"v")
 
 
 def test_close_ends_it(cluster: str, topic: str) -> None:

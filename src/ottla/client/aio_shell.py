@@ -27,7 +27,8 @@ class AioShell:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_ms = 0.0
         self._opening: set[asyncio.Task[None]] = set()
         self._closing: list[asyncio.Future[None]] = []
 
@@ -125,14 +126,14 @@ class AioShell:
         deadline_ms = None if self.core.closed else self.core.next_deadline_ms()
         if deadline_ms is None:
             return
-        delay_s = max(0.0, deadline_ms - monotonic_ms()) / 1000.0
-        when_s = self._loop.time() + delay_s
         if self._timer is not None:
             # One that fires earlier finds nothing due and sets itself anew.
-            if self._timer.when() <= when_s:
+            if self._timer_ms <= deadline_ms:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when_s, self._on_time)
+        delay_s = max(0.0, deadline_ms - monotonic_ms()) / 1000.0
+        self._timer = self._loop.call_later(delay_s, self._on_time)
+        self._timer_ms = deadline_ms
 
     def _on_time(self) -> None:
         self._timer = None

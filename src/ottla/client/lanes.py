@@ -21,6 +21,7 @@ from ottla.client.producer_batch import NO_SEQUENCE, ProducerBatch
 from ottla.records.compression import NONE
 
 _SEQUENCE_MASK = 0x7FFFFFFF
+_SEQUENCE_HALF = 1 << 30
 
 
 class Lane:
@@ -64,13 +65,18 @@ class Lane:
         if not self.waiting:
             return None
         batch = self.waiting[0]
-        if one_at_a_time and self.on_wire:
+        if self.on_wire and (one_at_a_time or self._is_first_of_epoch()):
             return None
         if self.needs_new_epoch:
             return None if self.on_wire else self._first_in_doubt()
         if batch.sequence != NO_SEQUENCE and self.numbered[0] is not batch:
             return None
         return batch
+
+    def _is_first_of_epoch(self) -> bool:
+        """A broker that knows nothing of a producer takes whatever sequence comes first: until it
+        has acknowledged one, a second batch could overtake a first that was refused."""
+        return self.acked_sequence < 0 and bool(self.numbered)
 
     def _first_in_doubt(self) -> ProducerBatch | None:
         return next((batch for batch in self.waiting if batch.may_be_stored), None)
@@ -116,11 +122,19 @@ class Lane:
     def acknowledge(self, batch: ProducerBatch) -> None:
         if batch.sequence != NO_SEQUENCE:
             self.numbered.remove(batch)
+            self.note_arrival(batch)
+
+    def note_arrival(self, batch: ProducerBatch) -> None:
+        """It is in the log, and so is all before it that ever will be."""
+        if batch.epoch == self.epoch and (
+            self.acked_sequence < 0
+            or (batch.last_sequence - self.acked_sequence) & _SEQUENCE_MASK < _SEQUENCE_HALF
+        ):
             self.acked_sequence = batch.last_sequence
 
-    def is_next(self, batch: ProducerBatch) -> bool:
-        """Whether everything before it is acknowledged."""
-        return batch.sequence == (self.acked_sequence + 1) & _SEQUENCE_MASK
+    def is_oldest(self, batch: ProducerBatch) -> bool:
+        """Whether the outcome of everything before it is known."""
+        return bool(self.numbered) and self.numbered[0] is batch
 
     def put_back(self, batch: ProducerBatch) -> None:
         """To be sent again, before everything that came after it."""

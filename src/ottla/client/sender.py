@@ -361,9 +361,8 @@ class Sender:
     def _on_result(self, batch: ProducerBatch, result: PartitionAnswer) -> None:
         code = result.error_code
         if batch.done:  # given up meanwhile; if it arrived after all, its numbers are no gap
-            lane = batch.lane
-            if code == codes.NONE and batch.epoch == lane.epoch and lane.is_next(batch):
-                lane.acked_sequence = batch.last_sequence
+            if code == codes.NONE:
+                batch.lane.note_arrival(batch)
             return
         if code == codes.NONE:
             self._succeed(batch, result.base_offset, result.append_time_ms)
@@ -401,12 +400,12 @@ class Sender:
         error = error_for(result.error_code, f"{lane.topic}-{lane.partition}", result.message)
         is_epoch = result.error_code == codes.INVALID_PRODUCER_EPOCH
         if self.transaction is not None:
-            if is_epoch or lane.is_next(batch) or lane.needs_new_epoch:
+            if is_epoch or lane.is_oldest(batch) or lane.needs_new_epoch:
                 self._fail(batch, error)
             else:
                 self._retry(batch, error)  # once what comes before it has arrived
             return
-        if is_epoch or lane.is_next(batch):
+        if is_epoch or lane.is_oldest(batch):
             lane.needs_new_epoch = True
         self._retry(batch, error)
 

@@ -1,0 +1,145 @@
+"""Transactions by the plain producer, on Ottla and on Apache Kafka: rows 64 to 66."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.client import GroupMetadata, Producer
+from ottla.client.errors import (
+    BrokerError,
+    ClientError,
+    FencedError,
+    RecordTooLargeError,
+    TransactionStateError,
+)
+from tests.client.admin_calls import committed_offset, create_topic
+from tests.client.reading import values
+
+PATIENCE_S = 60
+
+
+def test_all_or_nothing_over_partitions_and_offsets(cluster: str, topic: str) -> None:
+    create_topic(cluster, topic, 3)
+    group = f"group of {topic}"
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        for number in range(4):
+            producer.begin_transaction()
+            for partition in range(3):
+                producer.send(topic, b"%d-%d" % (number, partition), partition=partition)
+            producer.send_offsets({(topic, 0): number, (topic, 1): 10 * number}, group)
+            if number % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    expected = [b"%d-%d" % (number, partition) for partition in range(3) for number in (0, 2)]
+    assert values(cluster, topic, committed=True) == expected
+    assert [committed_offset(cluster, group, topic, partition) for partition in (0, 1)] == [2, 20]
+
+
+def test_the_block_commits_or_aborts(cluster: str, topic: str) -> None:
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        with producer.transaction():
+            kept = producer.send(topic, b"kept")
+        assert kept.done()
+        with pytest.raises(KeyError), producer.transaction():
+            producer.send(topic, b"lost").result(PATIENCE_S)
+            raise KeyError
+        with producer.transaction():
+            pass  # an empty one costs nothing
+        with producer.transaction():
+            producer.send(topic, b"kept too")
+    assert values(cluster, topic, committed=True) == [b"kept", b"kept too"]
+    assert values(cluster, topic) == [b"kept", b"lost", b"kept too"]
+
+
+def test_a_zombie_is_fenced(cluster: str, topic: str) -> None:
+    with (
+        Producer(bootstrap_servers=cluster, transactional_id=topic) as zombie,
+        Producer(bootstrap_servers=cluster, transactional_id=topic) as heir,
+    ):
+        zombie.begin_transaction()
+        zombie.send(topic, b"zombie's").result(PATIENCE_S)
+        heir.init_transactions()
+        with heir.transaction():
+            heir.send(topic, b"heir's")
+        late = zombie.send(topic, b"late")
+        with pytest.raises(FencedError):
+            zombie.commit_transaction()
+        assert isinstance(late.exception(PATIENCE_S), FencedError)
+        with pytest.raises(FencedError):
+            zombie.abort_transaction()
+        for call in (zombie.begin_transaction, lambda: zombie.send(topic, b"dead")):
+            with pytest.raises(FencedError):
+                call()
+    assert values(cluster, topic, committed=True) == [b"heir's"]
+
+
+def test_a_failed_record_spoils_the_transaction_and_an_abort_cures_it(
+    cluster: str, topic: str
+) -> None:
+    create_topic(cluster, topic, 1, {"max.message.bytes": "2000"})
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"lost").result(PATIENCE_S)
+        with pytest.raises(RecordTooLargeError):
+            producer.send(topic, bytes(4_000)).result(PATIENCE_S)
+        with pytest.raises(RecordTooLargeError):
+            producer.send(topic, b"not any more")
+        with pytest.raises(RecordTooLargeError):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        for number in range(3):
+            with producer.transaction():
+                producer.send(topic, b"%d" % number)
+        with pytest.raises(RecordTooLargeError), producer.transaction():
+            producer.send(topic, bytes(4_000))
+    assert values(cluster, topic, committed=True) == [b"0", b"1", b"2"]
+
+
+def test_a_stranger_to_the_group_cannot_commit_its_offsets(cluster: str, topic: str) -> None:
+    create_topic(cluster, topic, 1)
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        stranger = GroupMetadata(f"group of {topic}", 5, "nobody")
+        with pytest.raises(BrokerError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+            producer.send_offsets({(topic, 0): 1}, stranger)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"again")
+    assert values(cluster, topic, committed=True) == [b"again"]
+
+
+def test_calls_out_of_turn_are_refused(cluster: str, topic: str) -> None:
+    with (
+        Producer(bootstrap_servers=cluster) as plain,
+        pytest.raises(TransactionStateError, match=r"transactional\.id"),
+    ):
+        plain.begin_transaction()
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        with pytest.raises(TransactionStateError, match="needs a transaction"):
+            producer.send(topic, b"outside")
+        producer.init_transactions()
+        calls: list[Callable[[], None]] = [
+            producer.init_transactions,
+            producer.commit_transaction,
+            producer.abort_transaction,
+            lambda: producer.send_offsets({(topic, 0): 1}, "g"),
+            lambda: producer.complete_transaction(commit=True),
+        ]
+        for call in calls:
+            with pytest.raises(TransactionStateError):
+                call()
+        producer.begin_transaction()
+        with pytest.raises(TransactionStateError):
+            producer.begin_transaction()
+
+
+def test_a_transactional_id_that_the_broker_refuses(cluster: str, topic: str) -> None:
+    settings = {"transactional.id": topic, "transaction.timeout.ms": 10**9}
+    with (
+        Producer(settings, bootstrap_servers=cluster) as producer,
+        pytest.raises(ClientError, match="INVALID_TRANSACTION_TIMEOUT"),
+    ):
+        producer.begin_transaction()
