@@ -40,6 +40,11 @@ class Deferred(Generic[T]):
             raise self._error
         return self._value  # type: ignore[return-value]
 
+    def error(self) -> BaseException | None:
+        """What went wrong, if anything did. Only once it is done."""
+        check(self.done, "a Deferred has no result yet")
+        return self._error
+
     def when_done(self, callback: Callable[[Deferred[T]], None]) -> None:
         if self.done:
             callback(self)

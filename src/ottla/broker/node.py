@@ -1,7 +1,9 @@
-"""One broker: its parts put together, brought up in order, and taken down in reverse.
+"""One broker: brought up in order, and taken down in reverse.
 
-Order matters. Ports are bound before logs are loaded, so that a port in use is told at once;
-nothing is accepted before every log is recovered; the clean-shutdown marker is written last of all.
+Order matters. Ports are bound before logs are loaded, so that a port in use is told at once; the
+broker is registered, fenced, before it loads what the cluster says of it; nothing is accepted
+before every log is recovered; it takes part last of all. When it stops it hands over first, while
+it still serves; the clean-shutdown marker is written after everything else.
 """
 
 from __future__ import annotations
@@ -11,70 +13,67 @@ import logging
 import os
 import resource
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable
+from typing import TypeVar
 
 from ottla import __version__
 from ottla.base.deferred import Deferred
-from ottla.base.errors import ConfigError, StorageError
-from ottla.base.limits import REQUEST_MEMORY_BYTES_MAX
+from ottla.base.errors import StorageError
 from ottla.base.ports import Clock
-from ottla.broker import metrics
-from ottla.broker.http_endpoint import HttpEndpoint
+from ottla.broker.listening import Listening
 from ottla.broker.loop_lag import LoopLag
+from ottla.broker.parts import Parts, Surroundings
 from ottla.broker.services import BrokerServices
-from ottla.log.file_cache import FileCache
+from ottla.broker.sight import Sight
+from ottla.broker.stores import OpenStore, check_identity, open_store
 from ottla.log.log_dir import LogDir
-from ottla.log.partition_log import PartitionLog
-from ottla.metadata import nodes, paths
-from ottla.metadata.bootstrap import decide_cluster_id
-from ottla.metadata.changes import image_from_snapshot
-from ottla.metadata.configs.broker_config import BrokerConfig, connections_per_ip_overrides
-from ottla.metadata.configs.listeners import ListenerSpec, parse_listeners
-from ottla.metadata.image import MetadataImage
-from ottla.metadata.store import MetadataStore, StoreRefused
-from ottla.net.acceptor import Acceptor, ConnectionLimits
-from ottla.net.incoming import FrameMemory
-from ottla.net.processor import Processor
-from ottla.replication.fetch_sessions import FetchSessions
+from ottla.metadata import nodes
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.store import StoreRefused
 from ottla.runtime.clocks import SystemClock
-from ottla.runtime.controller_driver import ControllerDriver
-from ottla.runtime.dispatcher import Dispatcher
-from ottla.runtime.embedded_store import EmbeddedStore
-from ottla.runtime.flusher import Flusher
-from ottla.runtime.group_coordinator import GroupCoordinator
 from ottla.runtime.handler_pool import HandlerPool
-from ottla.runtime.local_replicas import LocalReplicas
-from ottla.runtime.log_cleaner import LogCleaner
-from ottla.runtime.log_upkeep import LogUpkeep
-from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.posix_files import PosixFiles
+from ottla.runtime.randomness import SystemRandom
 from ottla.runtime.request_stats import RequestStats
 from ottla.runtime.timers import LoopTimers
-from ottla.runtime.transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger("ottla.broker")
 
-# The loop accepts between other work, so it is behind more often than a thread that does nothing
-# else: with Kafka's 50, a burst of 1,000 connections stalled for a second, five times.
-BACKLOG_MIN = 1024
+R = TypeVar("R")
 
 
 class Node:
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
-        self.config = config
+    """`store` is one that the caller has made, for clusters inside a process."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock | None = None, store: OpenStore | None = None
+    ) -> None:
+        check_identity(config)
+        self._first_config = config
+        self.parts: Parts | None = None
         self.broker_id = config.get_int("node.id")
         self.stats = RequestStats()
         self._clock: Clock = clock or SystemClock()
         self._files = PosixFiles()
-        self._listeners = parse_listeners(config)
-        self._acceptors: list[tuple[Acceptor, ListenerSpec]] = []
-        self._bound: list[tuple[str, int]] = []
-        self.endpoints: dict[str, tuple[str, int]] = {}
-        """What clients are told to connect to, by listener."""
+        self.listening = Listening(lambda: self.config)
+        self._opened = store
         self.metrics_port: int | None = None
         self._log_dirs: list[LogDir] = []
         self._ready = False
         self._stopping = False
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._first_config if self.parts is None else self.parts.config
+
+    @property
+    def endpoints(self) -> dict[str, tuple[str, int]]:
+        return self.listening.endpoints
+
+    @property
+    def services(self) -> BrokerServices:
+        assert self.parts is not None
+        return self.parts.services
 
     # -- start ------------------------------------------------------------------------------
 
@@ -83,321 +82,151 @@ class Node:
         _raise_descriptor_limit()
         self.timers = LoopTimers(self._loop, self._clock)
         self._pool = HandlerPool(self._loop, self.config.get_int("num.io.threads"))
-        self._bind_listeners()
         try:
-            store, image = self._open_store()
-            self._wire(store, image)
-            self._lag = LoopLag(self.timers)
-            await _done(self._replicas.load(image))
+            self.listening.bind(self._loop, self._pool, self.timers)
+            parts = await self._enter()
+            image = parts.metadata.image
+            await _done(parts.replicas.load(image))
         except BaseException:
             self._release()
             raise
         for log_dir in self._log_dirs:
-            log_dir.begin()
+            log_dir.begin(keep_boot_id=False)
             for doomed in log_dir.doomed_directories():
-                self._replicas.delete_tree(doomed)
-        self._upkeep.start()
-        self._cleaner.start()
-        self._groups.start()
-        self._transactions.start()
-        for acceptor, _ in self._acceptors:
-            acceptor.start()
-        await self._start_http()
+                parts.replicas.delete_tree(doomed)
+        parts.upkeep.start()
+        parts.cleaner.start()
+        parts.groups.start()
+        parts.transactions.start()
+        parts.metadata.begin(image)
+        self.listening.start()
+        await _done(parts.metadata.serve())
+        for log_dir in self._log_dirs:
+            # Not before: a broker that may have lost records has to be found out again if it
+            # dies before everybody knows.
+            log_dir.keep_boot_id()
+        self.metrics_port = await self._sight.start(self.config.get_str("ottla.metrics.listener"))
         self._ready = True
 
-    def _bind_listeners(self) -> None:
-        setting = self.config.get_int
-        limits = ConnectionLimits(
-            lambda: self.config.get_int("max.connections"),
-            self._connections_per_address_max,
-            lambda: self.config.get_int("max.connection.creation.rate"),
-        )
-        self._processor = Processor(
-            loop=self._loop,
-            pool=self._pool,
-            timers=self.timers,
-            memory=FrameMemory(
-                max(REQUEST_MEMORY_BYTES_MAX, 2 * setting("socket.request.max.bytes")),
-                setting("socket.request.max.bytes"),
-                setting("ottla.max.request.bytes"),
-            ),
-            idle_ms_max=lambda: self.config.get_int("connections.max.idle.ms"),
-        )
-        for spec in self._listeners.listening:
-            acceptor = Acceptor(
-                name=spec.name,
-                loop=self._loop,
-                timers=self.timers,
-                processor=self._processor,
-                limits=limits,
+    async def _enter(self) -> Parts:
+        """Into the cluster: its store, its image, and the parts that stand on it."""
+        self._open_log_dirs()
+        if self._opened is None:
+            directory = self._log_dirs[0].path
+            self._opened = await _done(
+                self._pool.run(open_store, self.config, directory, self._clock, self._pool)
             )
-            try:
-                port = acceptor.bind(
-                    spec.host,
-                    spec.port,
-                    max(setting("socket.listen.backlog.size"), BACKLOG_MIN),
-                    (
-                        self._buffer_bytes("socket.send.buffer.bytes"),
-                        self._buffer_bytes("socket.receive.buffer.bytes"),
-                    ),
-                )
-            except OSError as refused:
-                raise ConfigError(
-                    f"cannot listen on {spec.host}:{spec.port}: {refused.strerror}"
-                ) from refused
-            self._acceptors.append((acceptor, spec))
-            self._bound.append((spec.host, port))
-            self._advertise(spec, port)
-
-    def _connections_per_address_max(self, address: str) -> int:
-        overrides = connections_per_ip_overrides(self.config)
-        return overrides.get(address, self.config.get_int("max.connections.per.ip"))
-
-    def _buffer_bytes(self, name: str) -> int:
-        """-1 leaves the size to the kernel, which finds a better one than Kafka's 100 KiB; what
-        somebody has set is kept to."""
-        return self.config.get_int(name) if self.config.is_set(name) else -1
-
-    def _advertise(self, spec: ListenerSpec, port: int) -> None:
-        for advertised in self._listeners.advertised:
-            if advertised.name == spec.name:
-                self.endpoints[spec.name] = (advertised.host, advertised.port or port)
-
-    def _open_store(self) -> tuple[MetadataStore, MetadataImage]:
-        paths = self.config.get_list("log.dirs")
-        for path in paths:
-            self._log_dirs.append(LogDir.open(self._files, os.path.abspath(path)))
-        store = EmbeddedStore(self._log_dirs[0].path)
-        self._store = store
-        self._found_cluster(store)
-        store.register(self.broker_id, self._registration())
-        store.campaign(self.broker_id)
-        image = image_from_snapshot(store.load())
+        around = self._surroundings()
+        self.parts = parts = Parts(around, self.config, self._opened)
+        self._lag = LoopLag(self.timers)
+        self._sight = Sight(around, parts, self._lag, lambda: self._ready)
+        cluster_id = nodes.encode_uuid(uuid.uuid4())
+        image = await _done(parts.metadata.open(self._known_cluster_id(), cluster_id))
         for log_dir in self._log_dirs:
             log_dir.claim(cluster_id=image.cluster_id, node_id=self.broker_id)
-        return store, image
+        parts.configure(image)
+        return parts
 
-    def _found_cluster(self, store: MetadataStore) -> None:
-        """The first start gives the cluster its id; data of another cluster are refused."""
+    def _open_log_dirs(self) -> None:
+        for path in self.config.get_list("log.dirs"):
+            self._log_dirs.append(LogDir.open(self._files, os.path.abspath(path)))
+
+    def _surroundings(self) -> Surroundings:
+        return Surroundings(
+            broker_id=self.broker_id,
+            files=self._files,
+            clock=self._clock,
+            timers=self.timers,
+            random=SystemRandom(),
+            pool=self._pool,
+            post=self._post,
+            log_dirs=self._log_dirs,
+            listening=self.listening,
+            stats=self.stats,
+            descriptors_max=_descriptor_budget(),
+        )
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+    def _known_cluster_id(self) -> str | None:
         known = {one.cluster_id for one in self._log_dirs if one.cluster_id is not None}
         if len(known) > 1:
             raise StoreRefused(f"the log dirs belong to several clusters: {sorted(known)}")
-        operations = decide_cluster_id(
-            store.load().nodes.get(paths.CLUSTER_ID),
-            next(iter(known), None),
-            nodes.encode_uuid(uuid.uuid4()),
-        )
-        if operations:
-            store.commit(operations)
-
-    def _registration(self) -> bytes:
-        protocols = {spec.name: spec.protocol for spec in self._listeners.listening}
-        rack = self.config.get_optional_str("broker.rack")
-        return nodes.broker_content(self.endpoints, protocols, rack)
-
-    def _wire(self, store: MetadataStore, image: MetadataImage) -> None:
-        self._configure_from(image)
-        self._replicas = LocalReplicas(
-            broker_id=self.broker_id,
-            files=self._files,
-            file_cache=FileCache(_descriptor_budget()),
-            clock=self._clock,
-            timers=self.timers,
-            pool=self._pool,
-            log_dirs=self._log_dirs,
-            config=self.config,
-        )
-        self._flusher = Flusher(self._pool, self._replicas.storage_failed)
-        self._replicas.on_roll = self._flusher.on_roll
-        self._upkeep = LogUpkeep(
-            replicas=self._replicas,
-            flusher=self._flusher,
-            files=self._files,
-            clock=self._clock,
-            timers=self.timers,
-            pool=self._pool,
-            config=lambda: self.config,
-        )
-        self._replicas.forget = self._upkeep.forget
-        self._cleaner = LogCleaner(
-            replicas=self._replicas,
-            upkeep=self._upkeep,
-            flusher=self._flusher,
-            files=self._files,
-            clock=self._clock,
-            timers=self.timers,
-            pool=self._pool,
-            config=lambda: self.config,
-        )
-        self._controller = ControllerDriver(store, self._pool, image, self._publish)
-        self.services = BrokerServices(
-            broker_id=self.broker_id,
-            config=self.config,
-            clock=self._clock,
-            timers=self.timers,
-            pool=self._pool,
-            partitions=self._replicas,
-            controller=self._controller,
-            fetch_sessions=FetchSessions(
-                self.config.get_int("max.incremental.fetch.session.cache.slots"),
-                lambda: uuid.uuid4().int >> 97,
-            ),
-            flusher=self._flusher,
-            new_uuid=uuid.uuid4,
-        )
-        self._groups = GroupCoordinator(self.services)
-        self.services.groups = self._groups
-        self._transactions = TransactionCoordinator(
-            self.services, MarkerWriter(self.services, self._groups.host_at)
-        )
-        self.services.transactions = self._transactions
-        self._processor.dispatch = Dispatcher(self.services, self.stats).dispatch
-
-    # -- following the image ----------------------------------------------------------------
-
-    def _publish(self, old: MetadataImage, new: MetadataImage) -> Deferred[None]:
-        if new.broker_configs is not old.broker_configs:
-            self._configure_from(new)
-            self.services.config = self.config
-            self._replicas.configure(self.config, new)
-            self._pool.resize(self.config.get_int("num.io.threads"))
-            self._groups.on_config(self.config)
-            self._transactions.on_config(self.config)
-        applied = self._replicas.apply(old, new)
-        applied.when_done(lambda done: self._groups.on_image(new))
-        applied.when_done(lambda done: self._transactions.on_image(new))
-        return applied
-
-    def _configure_from(self, image: MetadataImage) -> None:
-        dynamic = image.broker_configs
-        self.config = self.config.with_dynamic(
-            dynamic.get("", {}), dynamic.get(str(self.broker_id), {})
-        )
+        return next(iter(known), None)
 
     # -- stop -------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Everything acknowledged is flushed, then marked clean, then let go."""
-        if self._stopping:
+        """What others can lead goes to them; everything acknowledged is flushed, then marked
+        clean, then let go."""
+        if self._stopping or self.parts is None:
             return
         self._stopping = True
         self._ready = False
-        for acceptor, _ in self._acceptors:
-            acceptor.close()
-        self._processor.close()
-        self._transactions.close()
-        self._groups.close()
-        self._upkeep.stop()
-        self._cleaner.stop()
-        self._lag.stop()
-        if self._http is not None:
-            await self._http.stop()
-        # What runs in the pool holds the files that are closed and written next: a sync, a
-        # checkpoint, a slice of a cleaning, a produce that is unpacked.
-        await _done(self._pool.when_idle())
+        await _done(self.parts.metadata.leave())
+        await self._close_doors()
         await _done(self._pool.run(self._close_logs))
+        await _done(self.parts.metadata.sign_off())
         self._pool.close()
         self._release()
 
+    async def _close_doors(self) -> None:
+        parts = self.parts
+        assert parts is not None
+        self.listening.close()
+        parts.transactions.close()
+        parts.groups.close()
+        parts.upkeep.stop()
+        parts.cleaner.stop()
+        self._lag.stop()
+        await self._sight.stop()
+        # What runs in the pool holds the files that are closed and written next: a sync, a
+        # checkpoint, a slice of a cleaning, a produce that is unpacked.
+        await _done(self._pool.when_idle())
+
     def _close_logs(self) -> None:
-        for partition, held in list(self._replicas.online()):
+        parts = self.parts
+        assert parts is not None
+        for partition, held in list(parts.replicas.online()):
             try:
                 held.close()
             except StorageError as failure:
                 log.error("%s-%d did not close: %s", held.topic, held.partition, failure)
-                self._loop.call_soon_threadsafe(self._replicas.storage_failed, failure)
+                self._loop.call_soon_threadsafe(parts.replicas.storage_failed, failure)
                 partition.log = None
         for log_dir in self._log_dirs:
             if log_dir.error is None:
-                self._upkeep.checkpoint_all_now(log_dir)
+                parts.upkeep.checkpoint_all_now(log_dir)
                 log_dir.mark_clean()
-        try:
-            self._store.unregister(self.broker_id)
-        except StorageError as failure:
-            log.warning("this broker could not sign off: %s", failure)
 
     def _release(self) -> None:
-        for acceptor, _ in self._acceptors:
-            acceptor.close()
+        self.listening.close_ports()
         self.timers.close()
-        store = getattr(self, "_store", None)
-        if store is not None:
-            store.close()
+        if self._opened is not None:
+            self._opened.store.close()
         for log_dir in self._log_dirs:
             log_dir.release()
 
-    # -- sight ------------------------------------------------------------------------------
-
-    async def _start_http(self) -> None:
-        self._http: HttpEndpoint | None = None
-        where = self.config.get_str("ottla.metrics.listener")
-        if not where:
-            return
-        host, _, port = where.rpartition(":")
-        endpoint = HttpEndpoint(
-            {
-                "/metrics": lambda: (200, metrics.exposition(self)),
-                "/healthz": self._health,
-                "/readyz": self._readiness,
-            }
-        )
-        try:
-            self.metrics_port = await endpoint.start(host, int(port))
-        except OSError as taken:
-            # Two brokers on one machine is a normal day; metrics are not worth a refusal.
-            self.metrics_port = await endpoint.start(host, 0)
-            log.warning("%s is taken (%s): metrics are on port %d", where, taken, self.metrics_port)
-        self._http = endpoint
-
-    def _health(self) -> tuple[int, str]:
-        failed = [f"{one.path}: {one.error}" for one in self._log_dirs if one.error is not None]
-        if failed and len(failed) == len(self._log_dirs):
-            return 503, "every log dir is offline\n" + "\n".join(failed) + "\n"
-        return 200, "\n".join(["ok", *failed]) + "\n"
-
-    def _readiness(self) -> tuple[int, str]:
-        return (200, "ready\n") if self._ready else (503, "not ready\n")
-
     def greeting(self) -> str:
-        where = ", ".join(f"{host}:{port}" for host, port in self._bound)
+        where = ", ".join(f"{host}:{port}" for host, port in self.listening.bound)
         return f"ottla {__version__} listening on {where} (node {self.broker_id})"
 
-    def connections(self) -> tuple[int, int]:
-        return self._processor.count(), self._processor.opened_total()
 
-    def logs(self) -> Iterable[tuple[PartitionLog, int]]:
-        return ((held, partition.high_watermark) for partition, held in self._replicas.online())
-
-    def offline_partitions(self) -> int:
-        return sum(partition.log is None for partition in self._replicas.all())
-
-    def loop_lag_seconds(self) -> float:
-        return self._lag.seconds
-
-    def pool_threads(self) -> int:
-        return self._pool.size
-
-    def fetch_sessions(self) -> int:
-        return len(self.services.fetch_sessions)
-
-    def topics(self) -> int:
-        return len(self._controller.image.topics)
-
-
-async def _done(deferred: Deferred[None]) -> None:
+async def _done(deferred: Deferred[R]) -> R:
     """Wait for a Deferred in a coroutine; only the life cycle does this."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-    def tell(outcome: Deferred[None]) -> None:
-        try:
-            outcome.result()
-        except BaseException as error:
-            future.set_exception(error)
+    def tell(outcome: Deferred[R]) -> None:
+        error = outcome.error()
+        if error is None:
+            future.set_result(outcome.result())
         else:
-            future.set_result(None)
+            future.set_exception(error)
 
     deferred.when_done(tell)
-    await future
+    return await future
 
 
 def _raise_descriptor_limit() -> None:

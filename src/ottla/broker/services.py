@@ -16,16 +16,16 @@ from ottla.metadata.controller import decide_producer_id_block
 from ottla.metadata.image import MetadataImage
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
-from ottla.runtime.controller_driver import ControllerDriver
 from ottla.runtime.flusher import Flusher
 from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.local_replicas import LocalReplicas
+from ottla.runtime.metadata_driver import MetadataDriver
 
 
 class ProducerIds:
     """Producer ids out of blocks that the controller hands out; who asks meanwhile waits."""
 
-    def __init__(self, controller: ControllerDriver, broker_id: int) -> None:
+    def __init__(self, controller: MetadataDriver, broker_id: int) -> None:
         self._controller = controller
         self._broker_id = broker_id
         self._next_id = 0
@@ -77,7 +77,7 @@ class BrokerServices:
         timers: Timers,
         pool: HandlerPool,
         partitions: LocalReplicas,
-        controller: ControllerDriver,
+        controller: MetadataDriver,
         fetch_sessions: FetchSessions,
         flusher: Flusher,
         new_uuid: Callable[[], uuid.UUID],

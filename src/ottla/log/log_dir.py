@@ -140,14 +140,19 @@ class LogDir:
 
     # -- clean or not -------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self, *, keep_boot_id: bool = True) -> None:
         """All logs are open and recovered, and what comes now has to be recovered again."""
+        if keep_boot_id:
+            self.keep_boot_id()
+        clean_shutdown.remove_marker(self._files, self.path)
+
+    def keep_boot_id(self) -> None:
+        """What may have been lost before this start of the machine need not be found out again."""
         path = f"{self.path}/{BOOT_ID_NAME}"
         boot_id = self._files.boot_id()
         if boot_id and not self._is_same_boot():
             with storing(path, "write"):
                 self._files.write_atomic(path, boot_id.encode())
-        clean_shutdown.remove_marker(self._files, self.path)
 
     def mark_clean(self, broker_epoch: int = clean_shutdown.NO_EPOCH) -> None:
         """The last thing: every log is closed and the checkpoints are written."""

@@ -6,9 +6,13 @@ cluster without topics.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.metadata import nodes, paths
+from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.features import FINALIZED
 from ottla.metadata.store import ABSENT, Node, Operation, StoreRefused, Write
+from ottla.metadata.topic_settings import MIN_IN_SYNC
 
 
 def decide_cluster_id(
@@ -35,3 +39,18 @@ def decide_cluster_id(
             f"but the data here belongs to cluster {known_cluster_id}"
         )
     return []
+
+
+def decide_shared_settings(present: Mapping[str, Node], config: BrokerConfig) -> list[Operation]:
+    """In a cluster, min.insync.replicas is one number for all brokers, the first one's.
+
+    Who may lead depends on it (KIP-966): brokers that read it from files that differ would not
+    agree on who has everything. Kafka keeps it in the same place.
+    """
+    path = paths.broker_configs("")
+    node = present.get(path)
+    shared = {} if node is None else nodes.read_configs(path, node.content)
+    if MIN_IN_SYNC in shared:
+        return []
+    shared = {**shared, MIN_IN_SYNC: str(config.get_int(MIN_IN_SYNC))}
+    return [Write(path, nodes.configs(shared), ABSENT if node is None else node.version)]

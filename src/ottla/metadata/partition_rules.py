@@ -6,7 +6,7 @@ and no store: who may lead and how many must be in sync are told.
 
 What always holds of the result:
   Z2  the leader is -1 or in the in-sync set, which is within the replicas and never empty: the
-      last member stays in it when it dies
+      last member stays in it when it dies, and so do all when all die at once
   Z3  nobody becomes leader who may not lead (dead, leaving, restarted uncleanly)
   R2  a new leader, or none any more, means a new leader epoch; epochs never go back
   KIP-966: who leaves an in-sync set that is then smaller than the effective min.insync.replicas
@@ -71,15 +71,20 @@ class PartitionChange:
             in_sync=in_sync,
             eligible=eligible,
             last_known=self._last_known(leader, in_sync),
-            unclean_epoch=epoch if self._may_lose(leader) else old.unclean_epoch,
+            unclean_epoch=self._unclean_epoch(leader, epoch, in_sync),
         )
 
-    def _may_lose(self, leader: int) -> bool:
-        """Whether this election may take back what was committed."""
+    def _unclean_epoch(self, leader: int, epoch: int, in_sync: tuple[int, ...]) -> int:
+        """The epoch of an election that may take back what was committed: of this one, or of the
+        next, if only those are left for it who may have lost something."""
         old = self.state
-        if leader in (old.leader, NO_BROKER):
-            return False
-        return leader in self.unknowing or leader not in (*old.in_sync, *old.eligible)
+        if leader == NO_BROKER:
+            doubtful = all(replica in self.unknowing for replica in in_sync)
+            return epoch + 1 if doubtful else old.unclean_epoch
+        if leader == old.leader:
+            return old.unclean_epoch
+        knew = leader in (*old.in_sync, *old.eligible) and leader not in self.unknowing
+        return old.unclean_epoch if knew else epoch
 
     def _members(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The in-sync set without those who must leave, and who is eligible beside it."""
@@ -88,19 +93,25 @@ class PartitionChange:
         wanted = tuple(replica for replica in wanted if replica in old.replicas)
         in_sync = tuple(replica for replica in wanted if not self._must_go(replica))
         if not in_sync:
-            in_sync = self._last_member(wanted)
+            in_sync = self._last_members(wanted)
         return in_sync, self._eligible((*old.eligible, *old.in_sync), in_sync)
 
     def _must_go(self, replica: int) -> bool:
         return replica in self.leaving or replica in self.unknowing
 
-    def _last_member(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """Who stays when all must go: who knows before who may not, the leader before others."""
+    def _last_members(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """Who stays when all must go: all who know, for nobody writes any more without them.
+
+        Where only those are left who may have lost records, the eligible are better, and then the
+        leader, who had the most.
+        """
         old = self.state
-        by_rank = sorted(wanted, key=lambda replica: replica != old.leader)
-        check(bool(by_rank), "an in-sync set is never empty (Z2)")
-        knowing = (r for r in (*by_rank, *old.eligible) if r not in self.unknowing)
-        return (next(knowing, by_rank[0]),)
+        check(bool(wanted), "an in-sync set is never empty (Z2)")
+        for candidates in (wanted, old.eligible):
+            knowing = tuple(replica for replica in candidates if replica not in self.unknowing)
+            if knowing:
+                return knowing
+        return (old.leader,) if old.leader in wanted else wanted[:1]
 
     def _eligible(self, known: Iterable[int], in_sync: tuple[int, ...]) -> tuple[int, ...]:
         if self._is_enough(in_sync):

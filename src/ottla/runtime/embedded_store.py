@@ -118,7 +118,13 @@ class EmbeddedStore:
         """One process is the whole cluster: nothing ends by itself."""
 
     def liveness(self) -> Liveness:
-        return liveness_of(self.load().nodes)
+        with self._lock:
+            rows = self._run(
+                "SELECT path, content, version, created FROM node WHERE path = ? OR path GLOB ?",
+                paths.CONTROLLER,
+                paths.BROKER_IDS + "*",
+            )
+        return liveness_of({path: Node(*node) for path, *node in rows})
 
     def refresh(self) -> None:
         """The followers are told at once."""

@@ -38,8 +38,8 @@ class InSyncDoor(Protocol):
 class ImageSource(Protocol):
     """Where the newest image is, and what it says about topics."""
 
-    image: MetadataImage
-
+    @property
+    def image(self) -> MetadataImage: ...
     def settings(self) -> TopicSettings: ...
 
 

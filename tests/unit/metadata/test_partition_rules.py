@@ -91,8 +91,16 @@ def test_the_last_member_stays_and_leads_again() -> None:
     assert (back.leader, back.leader_epoch, back.in_sync) == (1, 7, (1,))
 
 
-def test_the_leader_is_the_last_to_go() -> None:
-    assert changed(led_by(2, 1, 2, 3), leaving=ALL).in_sync == (2,)
+def test_who_dies_together_stays_together() -> None:
+    dead = changed(led_by(2, 1, 2), leaving=ALL, min_in_sync=1)
+    assert (dead.leader, dead.in_sync) == (-1, (1, 2)), "both have everything"
+    assert changed(dead, 1, leaving={2, 3}).leader == 1
+
+
+def test_the_leader_is_the_last_of_those_who_may_have_lost_records() -> None:
+    state = led_by(2, 1, 2, 3)
+    assert changed(state, leaving=ALL, unknowing=ALL).in_sync == (2,)
+    assert changed(state, leaving=ALL, unknowing={1, 2}).in_sync == (3,)
 
 
 def test_who_leaves_a_set_that_is_too_small_then_is_eligible() -> None:

@@ -1,0 +1,103 @@
+"""Where a broker listens: its ports, bound before anything else, and its connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ottla.base.errors import ConfigError
+from ottla.base.limits import REQUEST_MEMORY_BYTES_MAX
+from ottla.metadata.configs.broker_config import BrokerConfig, connections_per_ip_overrides
+from ottla.metadata.configs.listeners import ListenerSpec, parse_listeners
+from ottla.net.acceptor import Acceptor, ConnectionLimits
+from ottla.net.incoming import FrameMemory
+from ottla.net.processor import Processor
+from ottla.runtime.handler_pool import HandlerPool
+from ottla.runtime.timers import LoopTimers
+
+# The loop accepts between other work, so it is behind more often than a thread that does nothing
+# else: with Kafka's 50, a burst of 1,000 connections stalled for a second, five times.
+BACKLOG_MIN = 1024
+
+
+class Listening:
+    """`config` is the newest one at any time."""
+
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config
+        self._listeners = parse_listeners(config())
+        self._acceptors: list[Acceptor] = []
+        self.processor: Processor
+        self.inter_broker_name = self._listeners.inter_broker_name
+        self.bound: list[tuple[str, int]] = []
+        self.endpoints: dict[str, tuple[str, int]] = {}
+        """What clients and other brokers are told to connect to, by listener."""
+        self.protocols = {spec.name: spec.protocol for spec in self._listeners.listening}
+
+    def bind(self, loop: asyncio.AbstractEventLoop, pool: HandlerPool, timers: LoopTimers) -> None:
+        """A port that is taken is a ConfigError. Nothing is accepted yet."""
+        setting = self._config().get_int
+        limits = ConnectionLimits(
+            lambda: self._config().get_int("max.connections"),
+            self._connections_per_address_max,
+            lambda: self._config().get_int("max.connection.creation.rate"),
+        )
+        self.processor = Processor(
+            loop=loop,
+            pool=pool,
+            timers=timers,
+            memory=FrameMemory(
+                max(REQUEST_MEMORY_BYTES_MAX, 2 * setting("socket.request.max.bytes")),
+                setting("socket.request.max.bytes"),
+                setting("ottla.max.request.bytes"),
+            ),
+            idle_ms_max=lambda: self._config().get_int("connections.max.idle.ms"),
+        )
+        for spec in self._listeners.listening:
+            acceptor = Acceptor(
+                name=spec.name, loop=loop, timers=timers, processor=self.processor, limits=limits
+            )
+            port = self._bind_one(acceptor, spec)
+            self._acceptors.append(acceptor)
+            self.bound.append((spec.host, port))
+            self._advertise(spec, port)
+
+    def _bind_one(self, acceptor: Acceptor, spec: ListenerSpec) -> int:
+        backlog = max(self._config().get_int("socket.listen.backlog.size"), BACKLOG_MIN)
+        buffers = (
+            self._buffer_bytes("socket.send.buffer.bytes"),
+            self._buffer_bytes("socket.receive.buffer.bytes"),
+        )
+        try:
+            return acceptor.bind(spec.host, spec.port, backlog, buffers)
+        except OSError as refused:
+            raise ConfigError(
+                f"cannot listen on {spec.host}:{spec.port}: {refused.strerror}"
+            ) from refused
+
+    def _connections_per_address_max(self, address: str) -> int:
+        overrides = connections_per_ip_overrides(self._config())
+        return overrides.get(address, self._config().get_int("max.connections.per.ip"))
+
+    def _buffer_bytes(self, name: str) -> int:
+        """-1 leaves the size to the kernel, which finds a better one than Kafka's 100 KiB; what
+        somebody has set is kept to."""
+        config = self._config()
+        return config.get_int(name) if config.is_set(name) else -1
+
+    def _advertise(self, spec: ListenerSpec, port: int) -> None:
+        for advertised in self._listeners.advertised:
+            if advertised.name == spec.name:
+                self.endpoints[spec.name] = (advertised.host, advertised.port or port)
+
+    def start(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.start()
+
+    def close_ports(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
+
+    def close(self) -> None:
+        self.close_ports()
+        self.processor.close()

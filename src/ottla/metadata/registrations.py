@@ -1,0 +1,102 @@
+"""What a broker says of itself in its registration, and brokers that are to be forgotten.
+
+A broker registers fenced: it takes part once it serves. It stops by saying so first, and hands its
+partitions over by commits of its own while it is still there.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ProtocolError
+from ottla.metadata import nodes, paths
+from ottla.metadata.decision import Decision, decided
+from ottla.metadata.duties import Done, Moved
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.partition_rules import PartitionChange
+from ottla.metadata.partition_writes import PartitionWrites
+from ottla.metadata.store import Gone, Write
+from ottla.metadata.topic_settings import TopicSettings
+from ottla.protocol.error_codes import BROKER_ID_NOT_REGISTERED, INVALID_REQUEST
+
+
+def decide_serving(image: MetadataImage, broker_id: int) -> Decision[None]:
+    """The broker takes part from now on. Only when `may_serve`."""
+    return _say(image, broker_id) if image.brokers[broker_id].fenced else Decision([], None)
+
+
+def decide_stopping(image: MetadataImage, broker_id: int) -> Decision[None]:
+    if image.brokers[broker_id].shutting_down:
+        return Decision([], None)
+    return _say(image, broker_id, shutting_down=True)
+
+
+def _say(image: MetadataImage, broker_id: int, *, shutting_down: bool = False) -> Decision[None]:
+    broker = image.brokers[broker_id]
+    content = nodes.broker_content(
+        broker.endpoints, broker.security_protocols, broker.rack, shutting_down=shutting_down
+    )
+    path = paths.broker_id(broker_id)
+    return Decision([Write(path, content, image.version_of(path))], None)
+
+
+def may_serve(image: MetadataImage, broker_id: int, settings: TopicSettings) -> bool:
+    """Whether nothing is left of an earlier life of this broker.
+
+    It leads nothing: an epoch has one leader, and the one that comes back does not know how far it
+    was. If it may have lost records, it is in no set of those who have them, unless it is the last.
+    """
+    if not image.brokers[broker_id].fenced:
+        return True  # a single node: nobody could have taken over
+    unclean = image.brokers[broker_id].unclean
+    for topic in image.topics.values():
+        for state in topic.partitions.values():
+            if state.leader == broker_id:
+                return False
+            if unclean and (broker_id in state.in_sync or broker_id in state.eligible):
+                without = PartitionChange(
+                    state,
+                    image.may_lead,
+                    settings.min_in_sync(topic),
+                    unknowing=image.unclean_brokers(),
+                ).built()
+                if without != state:
+                    return False
+    return True
+
+
+def decide_hand_over(
+    image: MetadataImage, broker_id: int, settings: TopicSettings
+) -> Decision[Done] | None:
+    """What a broker that stops leads or copies goes to others, as far as there are any.
+
+    Where nobody else could lead it leads to the end. None: there is nothing (more) to hand over.
+    """
+    writes = PartitionWrites(image)
+    done = Done()
+    for topic in image.topics.values():
+        for index, state in topic.partitions.items():
+            if broker_id not in state.in_sync or len(state.in_sync) == 1:
+                continue
+            after = PartitionChange(
+                state, image.may_lead, settings.min_in_sync(topic), leaving={broker_id}
+            ).built()
+            if after.leader == -1 != state.leader:
+                continue
+            if writes.add(topic, index, after):
+                done.moved.append(Moved(topic.name, index, state, after))
+            if writes.is_full():
+                return decided(image, writes.operations(), done)
+    return None if writes.is_empty() else decided(image, writes.operations(), done)
+
+
+def decide_unregister(image: MetadataImage, broker_id: int) -> Decision[None]:
+    """A broker that is dead, and will not come back, is forgotten."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise ProtocolError(
+            BROKER_ID_NOT_REGISTERED, f"The broker ID {broker_id} is not currently registered."
+        )
+    if broker.epoch != -1:
+        raise ProtocolError(INVALID_REQUEST, f"Broker {broker_id} is alive: stop it first.")
+    path = paths.broker_epoch(broker_id)
+    gone = Gone(paths.broker_id(broker_id))
+    return decided(image, [gone, Write(path, None, image.version_of(path))], None)
