@@ -66,7 +66,9 @@ class ZooKeeper:
 
     def expire(self, store: ZooKeeperStore) -> None:
         """Ends the store's session on the server, as its time-out would."""
-        identity = connection_of(store).client_id
+        self.end_session(connection_of(store).client_id)
+
+    def end_session(self, identity: tuple[int, bytes] | None) -> None:
         assert identity is not None
         thief = KazooClient(self.servers.connect, timeout=30.0, client_id=identity)
         thief.start(60)

@@ -22,6 +22,7 @@ from ottla.metadata.store import (
     Operation,
     StoreUnavailable,
     VersionConflict,
+    Write,
 )
 from ottla.runtime.zookeeper_connection import StepFailed, ZooKeeperConnection
 from ottla.runtime.zookeeper_follow import ChangeFollower
@@ -38,7 +39,7 @@ from ottla.runtime.zookeeper_plan import (
     plan_commit,
     versions_to_read,
 )
-from ottla.runtime.zookeeper_snapshot import list_changes
+from ottla.runtime.zookeeper_snapshot import list_changes, read_tree
 from ottla.runtime.zookeeper_tree import ancestors_of
 
 # Others write too; who loses the race reads again. So many lost in a row are no race any more.
@@ -55,14 +56,18 @@ class Committer:
 
     def commit(self, operations: Sequence[Operation]) -> Change:
         commit_id = uuid.uuid4().hex
+        strays: set[str] = set()
         self._changes.await_commit(commit_id)
         try:
             for _ in range(ATTEMPTS):
-                plan = self._plan(operations, commit_id)
+                plan = self._plan(operations, strays, commit_id)
                 try:
                     answers = self._connection.multi(plan.steps)
                 except StepFailed as failed:
                     self._judge(failed, operations)
+                    if isinstance(failed.error, NotEmptyError):
+                        strays.discard(failed.step.path)
+                        strays |= self._strays_below(failed.step.path, operations)
                     continue
                 except StoreUnavailable as unknown:
                     return self._find_out(commit_id, unknown)
@@ -71,13 +76,13 @@ class Committer:
             self._changes.forget(commit_id)
         raise VersionConflict([operation.path for operation in operations])
 
-    def _plan(self, operations: Sequence[Operation], commit_id: str) -> Plan:
+    def _plan(self, operations: Sequence[Operation], strays: set[str], commit_id: str) -> Plan:
         wanted = versions_to_read(operations)
         read = {
             path: ABSENT if found is None or found.content is None else found.stat.version
             for path, found in zip(wanted, self._connection.read_all(wanted), strict=True)
         }
-        plan = plan_commit(operations, read, self._changes.tree())
+        plan = plan_commit(operations, read, self._changes.tree(), strays)
         plan.steps.append(Step(SEQUENCE, PREFIX, content=encode(commit_id, plan.entries)))
         return plan
 
@@ -95,6 +100,17 @@ class Committer:
         self._changes.catch_up()
         if parents:
             self._look_at_parents(operations)
+
+    def _strays_below(self, top: str, operations: Sequence[Operation]) -> set[str]:
+        """Parents that will hold nothing: left behind by who did not know that it took the last."""
+        nodes, parents = read_tree(self._connection, top)
+        stay = set(nodes)
+        for operation in operations:
+            if isinstance(operation, Write):
+                (stay.discard if operation.content is None else stay.add)(operation.path)
+        return {
+            parent for parent in parents if not any(path.startswith(parent + "/") for path in stay)
+        }
 
     def _is_mere_parent(self, path: str) -> bool:
         read = self._connection.read(path)

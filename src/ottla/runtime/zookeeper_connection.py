@@ -20,14 +20,13 @@ from typing import Any, NamedTuple, TypeVar
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
     InvalidACLError,
-    KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
+from kazoo.handlers.threading import AsyncResult
 from kazoo.protocol.serialization import Create
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
@@ -106,7 +105,8 @@ class ZooKeeperConnection:
         # A server that is silent for longer has lost its connection, says kazoo.
         self._answer_s = settings.session_timeout_ms / 1000
         self._patience_s = settings.session_timeout_ms / 3000
-        self._sockets = Sockets(settings)
+        self._opened = threading.Event()
+        self._sockets = Sockets(settings, self._opened.set)
         self.client = KazooClient(
             hosts=settings.hosts,
             timeout=settings.session_timeout_ms / 1000,
@@ -122,12 +122,12 @@ class ZooKeeperConnection:
     def open(self) -> None:
         """Connects and makes the chroot; StoreUnavailable when nobody answers in time. To be closed
         also when it fails."""
-        timeout_s = self._settings.connection_timeout_ms / 1000
         self.client.start_async()
-        if not self.connected.wait(timeout_s):
+        self._opened.wait(self._settings.connection_timeout_ms / 1000)
+        if not self.connected.is_set():
             reason = self._sockets.last_error or "no answer"
             raise StoreUnavailable(
-                f"ZooKeeper at {self._settings.hosts} did not answer within "
+                f"ZooKeeper at {self._settings.hosts} could not be reached within "
                 f"{self._settings.connection_timeout_ms} ms ({reason})"
             )
         parts = self._chroot.split("/")[1:]
@@ -171,6 +171,7 @@ class ZooKeeperConnection:
             session, _ = self.client.client_id or (0, b"")
             log.info("connected to ZooKeeper, session %#x", session)
             self.connected.set()
+            self._opened.set()
             self._on_connected()
             return
         self.connected.clear()
@@ -293,6 +294,6 @@ class ZooKeeperConnection:
                 "ZooKeeper does not let this broker in: look at ottla.zookeeper.digest, and give "
                 "the cluster a path of its own in zookeeper.connect"
             ) from cause
-        except (KazooException, KazooTimeoutError) as cause:
+        except Exception as cause:
             reason = type(cause).__name__
             raise StoreUnavailable(f"ZooKeeper did not answer ({reason})") from cause

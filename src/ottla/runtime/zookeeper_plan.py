@@ -1,10 +1,10 @@
 """From a decision's operations to the steps of one ZooKeeper multi. Pure: it talks to nobody.
 
 A multi runs its steps in their order and all or nothing. ZooKeeper knows no node without a parent
-and removes none that has children, so the steps are put in order: checks, then removals from the
-deepest on, then what is made or changed from the highest on, last the change node. Parents that
-are missing are made, those that nothing is below any more are removed, in the same multi. What
-followers are told keeps the order of the operations.
+and removes none that has children, so the steps are put in order: what must be as it is, then
+removals from the deepest on, then what is made or changed from the highest on, last the change
+node. Parents that are missing are made, those that nothing is below any more are removed, in the
+same multi. What followers are told keeps the order of the operations.
 
 What it knows of the tree may be old: then ZooKeeper refuses the multi, and `Step.purpose` says
 whether that is a conflict of the decision or the store's own business.
@@ -12,13 +12,13 @@ whether that is a conflict of the decision or the store's own business.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import check
 from ottla.metadata import paths
 from ottla.metadata.store import ABSENT, Check, Gone, Operation, Write
-from ottla.runtime.zookeeper_tree import Tree, depth, parent_of
+from ottla.runtime.zookeeper_tree import Tree, ancestors_of, depth
 
 # What a step does.
 CHECK, DELETE, CREATE, SET, SEQUENCE = range(5)
@@ -64,24 +64,32 @@ def versions_to_read(operations: Sequence[Operation]) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
-def plan_commit(operations: Sequence[Operation], read: Mapping[str, int], tree: Tree) -> Plan:
-    """`read` has the version of each of `versions_to_read`, ABSENT where there is no node."""
-    planner = _Planner(read, tree)
+def plan_commit(
+    operations: Sequence[Operation],
+    read: Mapping[str, int],
+    tree: Tree,
+    strays: Collection[str] = (),
+) -> Plan:
+    """`read` has the version of each of `versions_to_read`, ABSENT where there is no node. `strays`
+    are parents that hold nothing but what this commit removes, though `tree` does not know it."""
+    planner = _Planner(read, tree, strays)
     for operation in operations:
         planner.add(operation)
     return planner.finish()
 
 
 class _Planner:
-    def __init__(self, read: Mapping[str, int], tree: Tree) -> None:
+    def __init__(self, read: Mapping[str, int], tree: Tree, strays: Collection[str]) -> None:
         self._read = read
+        self._strays = strays
         self._tree = tree
         self._checks: list[Step] = []
+        self._absences: dict[str, int] = {}
         self._removals: list[Step] = []
         self._writes: list[Step] = []
         self._entries: list[Entry] = []
         self._removed: list[str] = []
-        self._made: set[str] = set()
+        self._made: dict[str, None] = {}
         self._versions: dict[str, int] = {}
         """After the steps so far, of the nodes that they write."""
 
@@ -111,9 +119,13 @@ class _Planner:
         return operation.expected_version, DECIDED
 
     def _must_be_absent(self, path: str, purpose: int) -> None:
-        """ZooKeeper has no check for that: what can be made was not there."""
-        self._writes.append(Step(CREATE, path, purpose, b""))
-        self._writes.append(Step(DELETE, path, purpose, version=0))
+        """ZooKeeper has no check for that: what can be made was not there. And below a parent that
+        is not there, nothing is."""
+        for ancestor in ancestors_of(path):
+            if not self._tree.has(ancestor):
+                path, purpose = ancestor, PARENTS
+                break
+        self._absences[path] = purpose
 
     def _remove(self, operation: Write) -> None:
         path = operation.path
@@ -132,7 +144,7 @@ class _Planner:
         version, purpose = self._version(operation)
         if version == ABSENT and not self._tree.is_mere_parent(path):
             step = Step(CREATE, path, purpose, content, ephemeral=is_ephemeral(path))
-            self._made.add(path)
+            self._made[path] = None
             after = 0
         else:
             # A parent that the store made becomes a node of its own right: version 0 is its first.
@@ -144,21 +156,28 @@ class _Planner:
         self._entries.append(Entry(path, content, after))
 
     def finish(self) -> Plan:
-        idle = self._tree.parents_left_idle(self._removed, self._made)
-        removals = self._removals + [Step(DELETE, path, PARENTS, version=ABSENT) for path in idle]
-        writes = [Step(CREATE, path, PARENTS) for path in self._missing_parents()] + self._writes
+        missing = self._missing_parents()
+        idle = self._tree.parents_left_idle(self._removed, [*self._made, *missing])
+        doomed = dict.fromkeys([*idle, *self._strays])
+        removals = self._removals + [Step(DELETE, path, PARENTS, version=ABSENT) for path in doomed]
+        writes = [Step(CREATE, path, PARENTS) for path in missing] + self._writes
         # Sorting is stable: what belongs to one path stays together, in its order.
         removals.sort(key=lambda step: -depth(step.path))
         writes.sort(key=lambda step: depth(step.path))
-        return Plan([*self._checks, *removals, *writes], self._entries)
+        return Plan([*self._checks, *self._absence_steps(), *removals, *writes], self._entries)
+
+    def _absence_steps(self) -> list[Step]:
+        steps = []
+        for path, purpose in self._absences.items():
+            steps.append(Step(CREATE, path, purpose, b""))
+            steps.append(Step(DELETE, path, purpose, version=0))
+        return steps
 
     def _missing_parents(self) -> list[str]:
-        """Those of the nodes that are made, if only to see that they are not there."""
-        missing: dict[str, None] = {}
-        for step in self._writes:
-            parent = parent_of(step.path)
-            while step.action == CREATE and parent != "/" and parent not in self._made:
-                if not self._tree.has(parent):
-                    missing[parent] = None
-                parent = parent_of(parent)
+        missing = {
+            ancestor: None
+            for path in self._made
+            for ancestor in ancestors_of(path)
+            if ancestor not in self._made and not self._tree.has(ancestor)
+        }
         return list(missing)

@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +96,7 @@ class ZooKeeperServer:
         servers: Sequence[ServerAddress],
         *,
         durable: bool = True,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.server_id = server_id
         self.address = servers[server_id - 1]
@@ -104,6 +105,7 @@ class ZooKeeperServer:
         self._directory = directory
         self._servers = servers
         self._durable = durable
+        self._settings = settings or {}
 
     def launch(self) -> None:
         """Starts the process; `wait_until_serving` says when it answers."""
@@ -147,6 +149,7 @@ class ZooKeeperServer:
                 f"server.{number}=127.0.0.1:{one.peer_port}:{one.election_port}"
                 for number, one in enumerate(self._servers, 1)
             ]
+        lines += [f"{key}={value}" for key, value in self._settings.items()]
         return "\n".join(lines) + "\n"
 
     def wait_until_serving(self) -> None:
@@ -186,10 +189,18 @@ class ZooKeeperServer:
 
 
 class ZooKeeperServers:
-    """One server, or an ensemble."""
+    """One server, or an ensemble; `settings` are further lines of each one's zoo.cfg."""
 
-    def __init__(self, directory: Path, count: int = 1, *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 1,
+        *,
+        durable: bool = True,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._directory = directory
+        self._settings = settings
         self._durable = durable
         self._count = count
         self.servers: list[ZooKeeperServer] = []
@@ -204,7 +215,11 @@ class ZooKeeperServers:
             addresses = _addresses(self._count)
             self.servers = [
                 ZooKeeperServer(
-                    self._directory / f"server-{number}", number, addresses, durable=self._durable
+                    self._directory / f"server-{number}",
+                    number,
+                    addresses,
+                    durable=self._durable,
+                    settings=self._settings,
                 )
                 for number in range(1, self._count + 1)
             ]

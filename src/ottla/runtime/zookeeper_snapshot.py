@@ -28,7 +28,7 @@ from ottla.runtime.zookeeper_tree import Tree
 log = logging.getLogger("ottla.zookeeper")
 
 ATTEMPTS = 10
-NOT_OURS = ("zookeeper", CHANGES[1:])
+NOT_OURS = ("/zookeeper", CHANGES)
 # Below these each name has its `state` and nothing else: spares two requests for each partition.
 _PARTITIONS = re.compile(re.escape(paths.TOPICS) + r"[^/]+/partitions")
 
@@ -81,7 +81,7 @@ def take_snapshot(connection: ZooKeeperConnection, watcher: Watcher | None) -> T
         before = list_changes(connection)
         pruned = connection.read(CHANGES)
         begin = newest(before, read_pruned(None if pruned is None else pruned.content))
-        nodes, parents = _read_tree(connection)
+        nodes, parents = read_tree(connection, "/")
         names = list_changes(connection, watcher)
         if begin not in names and pruned_past(connection, begin):
             continue
@@ -112,14 +112,13 @@ def _lay_over(nodes: dict[str, Node], changes: list[Recorded]) -> Tree:
     return tree
 
 
-def _read_tree(connection: ZooKeeperConnection) -> tuple[dict[str, Node], list[str]]:
-    """The nodes, and the parents without content of their own."""
+def read_tree(connection: ZooKeeperConnection, top: str) -> tuple[dict[str, Node], list[str]]:
+    """What is below `top`: the nodes, and the parents without content of their own."""
     nodes: dict[str, Node] = {}
     parents: list[str] = []
-    names = connection.children("/")
-    if names is None:
-        raise StoreRefused("the cluster's path is gone from ZooKeeper")
-    level = [f"/{name}" for name in names if name not in NOT_OURS]
+    names = connection.children(top) or ()
+    level = [f"{top.rstrip('/')}/{name}" for name in names]
+    level = [path for path in level if path not in NOT_OURS]
     while level:
         inner = []
         for path, read in zip(level, connection.read_all(level), strict=True):
@@ -133,6 +132,9 @@ def _read_tree(connection: ZooKeeperConnection) -> tuple[dict[str, Node], list[s
                 inner.append(path)
         level = []
         for path, below in zip(inner, connection.children_of_all(inner), strict=True):
-            leaf = "/state" if _PARTITIONS.fullmatch(path) else ""
-            level += [f"{path}/{name}{leaf}" for name in below or ()]
+            names = [f"{path}/{name}" for name in below or ()]
+            if _PARTITIONS.fullmatch(path):
+                parents += names
+                names = [f"{name}/state" for name in names]
+            level += names
     return nodes, parents

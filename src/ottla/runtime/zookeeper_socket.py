@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,8 +21,10 @@ from ottla.metadata.configs.zookeeper import ZooKeeperSettings, ZooKeeperTls
 
 
 class Sockets(SequentialThreadingHandler):
-    def __init__(self, settings: ZooKeeperSettings) -> None:
+    def __init__(self, settings: ZooKeeperSettings, on_distrust: Callable[[], None]) -> None:
+        """`on_distrust`: a server's certificate is not to be trusted; trying again won't help."""
         super().__init__()
+        self._on_distrust = on_distrust
         # Time for every server in turn, and for what comes after connecting.
         servers = settings.host_count + 1
         self._timeout_s = max(0.1, settings.session_timeout_ms / 1000 / servers)
@@ -36,6 +39,9 @@ class Sockets(SequentialThreadingHandler):
             self._socket = self._connect(address, hostname)
         except OSError as refused:
             self.last_error = f"{address[0]}:{address[1]}: {refused.strerror or refused}"
+            if isinstance(refused, ssl.SSLCertVerificationError):
+                self.last_error = f"{address[0]}:{address[1]}: {refused.verify_message}"
+                self._on_distrust()
             raise
         return self._socket
 
