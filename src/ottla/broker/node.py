@@ -43,10 +43,14 @@ R = TypeVar("R")
 
 
 class Node:
-    """`store` is one that the caller has made, for clusters inside a process."""
+    """`store` and `loop` are given by who runs a cluster inside one process."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock | None = None, store: OpenStore | None = None
+        self,
+        config: BrokerConfig,
+        clock: Clock | None = None,
+        store: OpenStore | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         check_identity(config)
         self._first_config = config
@@ -57,6 +61,7 @@ class Node:
         self._files = PosixFiles()
         self.listening = Listening(lambda: self.config)
         self._opened = store
+        self._given_loop = loop
         self.metrics_port: int | None = None
         self._log_dirs: list[LogDir] = []
         self._ready = False
@@ -78,7 +83,7 @@ class Node:
     # -- start ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = self._given_loop or asyncio.get_running_loop()
         _raise_descriptor_limit()
         self.timers = LoopTimers(self._loop, self._clock)
         self._pool = HandlerPool(self._loop, self.config.get_int("num.io.threads"))
@@ -200,6 +205,16 @@ class Node:
             if log_dir.error is None:
                 parts.upkeep.checkpoint_all_now(log_dir)
                 log_dir.mark_clean()
+
+    def vanish(self) -> None:
+        """As if the process had been killed: nothing is written, nobody is told. Only what the
+        kernel would take back is given back."""
+        self.listening.close_ports()
+        if self.parts is not None:
+            for _, held in self.parts.replicas.online():
+                held.abandon()
+        self._pool.close()
+        self._release()
 
     def _release(self) -> None:
         self.listening.close_ports()

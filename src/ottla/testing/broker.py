@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
-import threading
-from collections.abc import Coroutine, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, TypeVar
-
-import uvloop
 
 from ottla.broker.config_file import load_broker_config
 from ottla.broker.node import Node
 from ottla.runtime.clocks import MovableClock
-
-R = TypeVar("R")
-START_SECONDS_MAX = 30.0
+from ottla.testing.loop_thread import LoopThread, step_ms, text_of
 
 
 class Broker:
@@ -36,8 +28,7 @@ class Broker:
         self.data_dir = data_dir or tempfile.mkdtemp(prefix="ottla-test-")
         self._port = port
         self._clock = MovableClock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: LoopThread | None = None
         self._node: Node | None = None
 
     # -- life -------------------------------------------------------------------------------
@@ -47,32 +38,30 @@ class Broker:
             raise RuntimeError("this broker is running already")
         overrides = [
             "ottla.metrics.listener=",
-            *(f"{name}={_text(value)}" for name, value in self._settings.items()),
+            *(f"{name}={text_of(value)}" for name, value in self._settings.items()),
         ]
         loaded = load_broker_config(
             None, overrides, data_dir=self.data_dir, listen=f"127.0.0.1:{self._port}"
         )
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="ottla-test-broker", daemon=True
-        )
-        self._thread.start()
-        self._node = Node(loaded.config, self._clock)
+        thread = LoopThread("ottla-test-broker")
+        thread.start()
+        node = Node(loaded.config, self._clock)
         try:
-            self._run(self._node.start())
+            thread.run(node.start())
         except BaseException:
-            self._end_loop()
+            thread.stop()
             raise
+        self._thread, self._node = thread, node
         # A restart comes back on the same port, as a client expects of a broker.
-        self._port = next(iter(self._node.endpoints.values()))[1]
+        self._port = next(iter(node.endpoints.values()))[1]
         return self
 
     def stop(self) -> None:
         """A clean stop; the data stays until the context ends."""
-        if self._node is not None:
-            self._run(self._node.stop())
-            self._node = None
-            self._end_loop()
+        if self._node is not None and self._thread is not None:
+            self._thread.run(self._node.stop())
+            self._thread.stop()
+            self._node = self._thread = None
 
     def restart(self) -> Broker:
         self.stop()
@@ -115,36 +104,7 @@ class Broker:
         milliseconds: float = 0,
     ) -> None:
         """Move the broker's clock forward; what has become due has begun when this returns."""
-        step = timedelta(
-            days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
-        )
-        self._clock.advance(round(step.total_seconds() * 1000))
-        node = self._running()
-
-        async def poke() -> None:
-            node.timers.poke()
-
-        self._run(poke())
-
-    # -- inside -----------------------------------------------------------------------------
-
-    def _running(self) -> Node:
-        if self._node is None:
+        if self._node is None or self._thread is None:
             raise RuntimeError("this broker is not running")
-        return self._node
-
-    def _run(self, work: Coroutine[Any, Any, R]) -> R:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_SECONDS_MAX)
-
-    def _end_loop(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        self._clock.advance(step_ms(days, hours, minutes, seconds, milliseconds))
+        self._thread.call(self._node.timers.poke)
