@@ -1,28 +1,31 @@
-"""Topics for the tests, made with a stock client."""
+"""What tests ask of a cluster on the side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import confluent_kafka
-from confluent_kafka import admin as confluent_admin
+from ottla.client import Admin
+from tests.compat.nodes import wait_until
 
-kafka_admin: Any = confluent_admin
+PATIENCE_S = 60
 
 
 def create_topic(
     bootstrap: str, name: str, partitions: int, settings: Mapping[str, str] | None = None
 ) -> None:
-    client = kafka_admin.AdminClient({"bootstrap.servers": bootstrap})
-    wanted = kafka_admin.NewTopic(name, partitions, 1, config=dict(settings or {}))
-    client.create_topics([wanted], operation_timeout=60)[name].result(60)
+    """Returns when the brokers know of it, which Kafka's do a moment after the controller."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topic(name, partitions, configs=settings)
+        wait_until(lambda: is_there(admin, name, partitions), PATIENCE_S, f"topic {name}")
+
+
+def is_there(admin: Admin, name: str, partitions: int) -> bool:
+    listed = {one.name: one.partitions for one in admin.list_topics()}
+    found = listed.get(name, [])
+    return len(found) == partitions and all(one.leader is not None for one in found)
 
 
 def committed_offset(bootstrap: str, group: str, topic: str, partition: int) -> int:
-    client = kafka_admin.AdminClient({"bootstrap.servers": bootstrap})
-    place = confluent_kafka.TopicPartition(topic, partition)
-    wanted = confluent_kafka.ConsumerGroupTopicPartitions(group, [place])
-    found = client.list_consumer_group_offsets([wanted], require_stable=True)[group].result(60)
-    offset: int = found.topic_partitions[0].offset
-    return offset
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        place = (topic, partition)
+        return admin.list_group_offsets(group, [place], require_stable=True)[place].offset

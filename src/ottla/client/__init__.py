@@ -10,14 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.admin_values import NewTopic
     from ottla.client.delivery import RecordMetadata
     from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
     from ottla.client.producer import Delivery, Producer
     from ottla.client.transactions import PreparedTransaction
 
 __all__ = [
+    "Admin",
     "Delivery",
     "GroupMetadata",
+    "NewTopic",
     "OffsetAndMetadata",
     "PreparedTransaction",
     "Producer",
@@ -25,6 +29,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Admin": "ottla.client.admin",
+    "NewTopic": "ottla.client.admin_values",
     "Delivery": "ottla.client.producer",
     "GroupMetadata": "ottla.client.group_metadata",
     "OffsetAndMetadata": "ottla.client.group_metadata",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.client.aio_admin import AsyncAdmin
 from ottla.client.aio_producer import AsyncDelivery, AsyncProducer
 
-__all__ = ["AsyncDelivery", "AsyncProducer"]
+__all__ = ["AsyncAdmin", "AsyncDelivery", "AsyncProducer"]

@@ -238,7 +238,6 @@ class Transactions:
         self._identity.set(answer.producer_id, answer.producer_epoch)
         self.state = READY
         if keep_prepared and answer.ongoing_txn_producer_id >= 0:
-            self._identity.set(answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
             self._has_begun = True
             self.state = PREPARED
         self._choose_version()
@@ -376,12 +375,9 @@ class Transactions:
             bump=True,
             version_min=_TWO_PHASE_VERSION,
         )
-        producer_id, epoch = answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
-        if producer_id < 0:
-            producer_id, epoch = answer.producer_id, answer.producer_epoch
-        self._identity.set(producer_id, epoch)
+        self._identity.set(answer.producer_id, answer.producer_epoch)
         self.state = PREPARED
-        return PreparedTransaction(self.transactional_id, producer_id, epoch)
+        return PreparedTransaction(self.transactional_id, answer.producer_id, answer.producer_epoch)
 
     async def complete(self, deadline_ms: float, *, commit: bool) -> None:
         """Decides what was prepared."""
@@ -422,6 +418,7 @@ async def end_transaction(
     deadline_ms: float,
     *,
     commit: bool,
+    forget: bool = False,
     version_min: int | None = None,
     version_max: int | None = None,
 ) -> Any:
@@ -435,6 +432,7 @@ async def end_transaction(
             "producer_id": prepared.producer_id,
             "producer_epoch": prepared.epoch,
             "committed": commit,
+            "forget_transactional_id": forget,
         },
         deadline_ms,
         what=f"{'commit' if commit else 'abort'} of {prepared.transactional_id}",

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from ottla.handlers.context import Context
+from ottla.handlers.registry import ADVERTISED_HIGHEST, SERVED
 from ottla.metadata import features
 from ottla.protocol.error_codes import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
 
@@ -19,6 +20,8 @@ VERSIONS = (0, 4)
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
+# How ottla.client names itself. It prepares transactions, which needs InitProducerId 6.
+OWN_CLIENT = "ottla"
 
 Fields = dict[str, Any]
 
@@ -33,7 +36,7 @@ def handle(context: Context, request: Any) -> Fields:
     services = context.services
     return {
         "error_code": NONE,
-        "api_keys": _ranges(services.supported_apis(context.listener_name)),
+        "api_keys": _ranges(_apis(context, request)),
         "throttle_time_ms": 0,
         "supported_features": _supported_features(version),
         "finalized_features_epoch": features.finalized_epoch(services.image),
@@ -42,6 +45,17 @@ def handle(context: Context, request: Any) -> Fields:
             for name, level in features.finalized_features(services.image).items()
         ],
     }
+
+
+def _apis(context: Context, request: Any) -> list[tuple[int, int, int]]:
+    """What is advertised; to our own client also what others would take for unstable."""
+    apis = context.services.supported_apis(context.listener_name)
+    if request.client_software_name != OWN_CLIENT:
+        return apis
+    return [
+        (key, lowest, SERVED[key][2] if key in ADVERTISED_HIGHEST else highest)
+        for key, lowest, highest in apis
+    ]
 
 
 def unsupported_version_response() -> Fields:

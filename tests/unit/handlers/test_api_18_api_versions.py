@@ -47,6 +47,19 @@ def test_ranges_and_features(version: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_our_own_client_is_told_what_is_not_stable_elsewhere(version: int) -> None:
+    services = FakeServices(an_image())
+    services.supported_apis = lambda listener_name: [(22, 0, 5), (26, 0, 5)]  # type: ignore[method-assign]
+
+    def highest(name: str) -> list[int]:
+        asked = {"client_software_name": name, "client_software_version": "1"}
+        return [one["max_version"] for one in ask(module, services, version, **asked)["api_keys"]]
+
+    assert highest("ottla") == [6, 5]
+    assert highest("apache-kafka-java") == [5, 5]
+
+
 @pytest.mark.parametrize(("version", "shown"), [(3, False), (4, True)])
 def test_a_feature_from_level_zero_is_kept_from_older_clients(version: int, shown: bool) -> None:
     told = api_versions(version)["supported_features"]
