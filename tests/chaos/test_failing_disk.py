@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.compat.confluent import create_topic, read_values, send_values
-from tests.compat.nodes import OttlaNode, free_port
+from tests.compat.nodes import OttlaNode
+from tests.patience import SECONDS_MAX
+from tests.ports import free_port
 
 FILE_BYTES_MAX = 2 << 20
 
@@ -38,7 +40,7 @@ class FailingDiskNode(OttlaNode):
 
     def health(self) -> str:
         address = f"http://127.0.0.1:{self.metrics_port}/healthz"
-        with urllib.request.urlopen(address, timeout=10) as page:
+        with urllib.request.urlopen(address, timeout=SECONDS_MAX) as page:
             text: str = page.read().decode()
             return text
 

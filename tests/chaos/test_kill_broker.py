@@ -16,11 +16,11 @@ import pytest
 
 from tests.compat.confluent import admin_client, producer, read, result_of
 from tests.compat.nodes import OttlaNode, wait_until
+from tests.patience import SECONDS_MAX
 from tests.seeds import seed_for
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
 PARTITIONS = 3
-ACKNOWLEDGED_SECONDS_MAX = 60
 SETTINGS = {
     # Small segments, so that kills hit rolls, index trims and snapshots too.
     "log.segment.bytes": "1048576",
@@ -68,7 +68,7 @@ class Load:
                 continue
             count += 1
             sender.poll(0)
-        left = sender.flush(60)
+        left = sender.flush(SECONDS_MAX)
         if left:
             self.failures.append(f"{left} records were never answered")
 
@@ -87,9 +87,7 @@ class Load:
     def wait_for_acknowledgements(self, count: int) -> None:
         """So that each kill comes in the middle of work, at another place each time."""
         target = len(self.acknowledged) + count
-        wait_until(
-            lambda: len(self.acknowledged) >= target, ACKNOWLEDGED_SECONDS_MAX, "producers go on"
-        )
+        wait_until(lambda: len(self.acknowledged) >= target, SECONDS_MAX, "producers go on")
 
     def stop(self) -> None:
         self._stopping.set()

@@ -12,7 +12,7 @@ import sys
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
 PARTITIONS = 3
-SECONDS_MAX = 30.0
+SECONDS_MAX = 120.0
 
 
 def main(bootstrap: str, source: str, target: str, group: str, seed: str) -> None:

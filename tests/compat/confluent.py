@@ -21,8 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.compat.nodes import wait_until
 from tests.compat.wire import Wire, fetch
-
-ANSWER_SECONDS_MAX = 30.0
+from tests.patience import SECONDS_MAX
 
 
 def new_name(prefix: str = "compat") -> str:
@@ -42,12 +41,12 @@ def create_topic(
     topic = new_name()
     settings = {"retention.ms": "-1", **(configs or {})}
     new = NewTopic(topic, partitions, 1, config=settings)
-    result_of(admin_client(bootstrap).create_topics([new], operation_timeout=15.0))
+    result_of(admin_client(bootstrap).create_topics([new], operation_timeout=SECONDS_MAX))
     with Wire(bootstrap) as wire:
         for part in range(partitions):
             # Kafka names a leader some moments before that leader takes requests.
             served = partial(_is_served, wire, topic, part)
-            wait_until(served, ANSWER_SECONDS_MAX, f"{topic}-{part} is served")
+            wait_until(served, SECONDS_MAX, f"{topic}-{part} is served")
     return topic
 
 
@@ -56,13 +55,13 @@ def _is_served(wire: Wire, topic: str, partition: int) -> bool:
 
 
 def topic_exists(bootstrap: str, topic: str) -> bool:
-    return topic in admin_client(bootstrap).list_topics(timeout=ANSWER_SECONDS_MAX).topics
+    return topic in admin_client(bootstrap).list_topics(timeout=SECONDS_MAX).topics
 
 
 def result_of(futures: Mapping[Any, Any]) -> Any:
     """The result of the one future in the answer of an admin call."""
     (future,) = futures.values()
-    return future.result(ANSWER_SECONDS_MAX)
+    return future.result(SECONDS_MAX)
 
 
 def error_of(futures: Mapping[Any, Any]) -> str:
@@ -79,7 +78,7 @@ def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Produ
         {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
-            "message.timeout.ms": 20_000,
+            "message.timeout.ms": 120_000,
             **(settings or {}),
         }
     )
@@ -102,7 +101,7 @@ def send(sender: Producer, topic: str, records: Iterable[Mapping[str, Any]]) -> 
         sender.produce(topic, on_delivery=on_delivery, **arguments)
         sender.poll(0)
         count += 1
-    left = sender.flush(ANSWER_SECONDS_MAX)
+    left = sender.flush(SECONDS_MAX)
     if errors:
         raise KafkaException(errors[0])
     assert left == 0 and len(delivered) == count, f"{len(delivered)} of {count} delivered"
@@ -144,11 +143,11 @@ def read(
     try:
         open_partitions = set(partitions)
         # Knowing the leader before assign saves librdkafka half a second of waiting.
-        reader.list_topics(topic, timeout=ANSWER_SECONDS_MAX)
+        reader.list_topics(topic, timeout=SECONDS_MAX)
         reader.assign([TopicPartition(topic, part, start) for part in open_partitions])
         messages = []
         while open_partitions:
-            message = reader.poll(ANSWER_SECONDS_MAX)
+            message = reader.poll(SECONDS_MAX)
             assert message is not None, f"nothing more from {topic} {open_partitions}"
             error = message.error()
             if error is None:
@@ -171,7 +170,7 @@ def watermarks(bootstrap: str, topic: str, partition: int = 0) -> tuple[int, int
     reader = consumer(bootstrap)
     try:
         low, high = reader.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=ANSWER_SECONDS_MAX
+            TopicPartition(topic, partition), timeout=SECONDS_MAX
         )
         return low, high
     finally:

@@ -11,13 +11,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from tests.compat.nodes import REPOSITORY
+from tests.patience import SECONDS_MAX, SESSION_MS
 
 POLL_SECONDS = 0.02
-ANSWER_SECONDS_MAX = 30.0
 
-# Small enough for tests that wait for a member to be missed.
 FAST = {
-    "session.timeout.ms": 2000,
+    "session.timeout.ms": SESSION_MS,
     "heartbeat.interval.ms": 100,
     "fetch.wait.max.ms": 20,
     "topic.metadata.refresh.interval.ms": 500,
@@ -89,9 +88,9 @@ def _places(partitions: list[TopicPartition]) -> set[tuple[str, int]]:
 
 def poll_until(members: Sequence[GroupMember], condition: Callable[[], object], what: str) -> None:
     """All of them in turn, as if each had a thread, until `condition` holds."""
-    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    deadline = time.monotonic() + SECONDS_MAX
     while not condition():
-        assert time.monotonic() < deadline, f"not within {ANSWER_SECONDS_MAX} s: {what}"
+        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
         for member in members:
             member.poll()
 
@@ -106,7 +105,7 @@ def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> Top
     """What the group has committed; an offset below 0 is nothing."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:
-        (found,) = reader.committed([TopicPartition(topic, partition)], timeout=ANSWER_SECONDS_MAX)
+        (found,) = reader.committed([TopicPartition(topic, partition)], timeout=SECONDS_MAX)
         return found
     finally:
         reader.close()
@@ -121,8 +120,9 @@ class MemberProcess:
     PROGRAM = """
 import sys
 from tests.compat.group_members import GroupMember
+from tests.patience import SHORT_SESSION_MS
 bootstrap, group, topic, commit = sys.argv[1:5]
-member = GroupMember(bootstrap, group, [topic])
+member = GroupMember(bootstrap, group, [topic], {"session.timeout.ms": SHORT_SESSION_MS})
 while True:
     message = member.poll()
     if message is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.compat.nodes import wait_until
 from tests.compat.wire import Wire
+from tests.patience import SECONDS_MAX, SESSION_MS
 
 RANGE = "range"
 MEMBER_ID_REQUIRED = 79
@@ -56,8 +57,10 @@ class GroupWire(Wire):
 
     def ready(self) -> GroupWire:
         """Kafka needs some moments between making its topic and serving groups."""
-        wait_until(lambda: int(self.find().error_code) == 0, 20, "a coordinator is found")
-        wait_until(lambda: int(self.beat().error_code) == 25, 20, "the coordinator answers")
+        wait_until(lambda: int(self.find().error_code) == 0, SECONDS_MAX, "a coordinator is found")
+        wait_until(
+            lambda: int(self.beat().error_code) == 25, SECONDS_MAX, "the coordinator answers"
+        )
         return self
 
     # -- membership -------------------------------------------------------------------------
@@ -70,8 +73,8 @@ class GroupWire(Wire):
         instance_id: str | None = None,
         protocols: tuple[tuple[str, bytes], ...] | None = None,
         protocol_type: str = "consumer",
-        session_ms: int = 10_000,
-        rebalance_ms: int = 10_000,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = SESSION_MS,
     ) -> tuple[Any, int]:
         part = schema("join_group", version)
         offered = protocols if protocols is not None else ((RANGE, subscription(self.topic)),)

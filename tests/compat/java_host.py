@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.compat.nodes import REPOSITORY, kafka_jars
 
 SOURCES = Path(__file__).with_name("java")
-STOP_SECONDS_MAX = 10
+STOP_SECONDS_MAX = 60
 
 
 class ToolRun(NamedTuple):

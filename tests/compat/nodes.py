@@ -10,7 +10,6 @@ import base64
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,8 +18,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-START_SECONDS_MAX = 60
-STOP_SECONDS_MAX = 30
+from tests.ports import free_port
+
+START_SECONDS_MAX = 180
+STOP_SECONDS_MAX = 120
 OTTLA = Path(sys.executable).with_name("ottla")
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMPLAINT = re.compile(r"Traceback|\bERROR\b|\bCRITICAL\b|\bFATAL\b|Task exception was never")
@@ -34,13 +35,6 @@ def java(*arguments: str, heap: str = "256m") -> list[str]:
     """A short-lived JVM: the first compiler tier only, which halves its start-up."""
     flags = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     return ["java", *flags, "-cp", f"{kafka_jars()}/*", *arguments]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.compat import confluent
+from tests.patience import SECONDS_MAX
 
 VALUES = [b"value %d" % number for number in range(300)]
 
@@ -26,7 +27,7 @@ async def read_all(bootstrap: str, topic: str, count: int, start: int = 0) -> li
         part = TopicPartition(topic, 0)
         reader.assign([part])
         reader.seek(part, start)
-        return [await asyncio.wait_for(reader.getone(), 20) for _ in range(count)]
+        return [await asyncio.wait_for(reader.getone(), SECONDS_MAX) for _ in range(count)]
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])

@@ -16,8 +16,8 @@ import pytest
 from tests.compat.command import OTTLA, Ottla
 from tests.compat.confluent import new_name
 from tests.compat.conftest import MakeNode
+from tests.patience import SECONDS_MAX
 
-DONE_SECONDS_MAX = 60
 # Records with timestamps of long ago are not to be swept away in the middle of a test.
 FOR_EVER = ["--config", "retention.ms=-1"]
 
@@ -268,7 +268,7 @@ def test_following_shows_what_comes_until_it_is_interrupted(ottla: Ottla) -> Non
         ottla("produce", topic, stdin=b"after\n")
         assert follower.stdout.readline() == b"after\n"
         follower.send_signal(signal.SIGINT)
-        out, err = follower.communicate(timeout=DONE_SECONDS_MAX)
+        out, err = follower.communicate(timeout=SECONDS_MAX)
     assert (follower.returncode, out, err) == (0, b"", b"")
 
 
@@ -281,7 +281,7 @@ def test_a_reader_that_has_enough(ottla: Ottla) -> None:
         assert consumer.stdout.readline() == b"x" * 999 + b"\n"
         consumer.stdout.close()
         assert consumer.stderr.read() == b""
-        assert consumer.wait(DONE_SECONDS_MAX) == 0
+        assert consumer.wait(SECONDS_MAX) == 0
 
 
 def test_what_is_not_delivered_is_counted(ottla: Ottla) -> None:
@@ -362,7 +362,7 @@ def test_a_broker_that_goes_away(make_node: MakeNode) -> None:
         assert ottla("produce", topic, stdin=b"two\n").code == 0
         assert follower.stdout.readline() == b"two\n"
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(DONE_SECONDS_MAX) == 0
+        assert follower.wait(SECONDS_MAX) == 0
 
 
 def test_the_files_of_a_broker_are_sound(make_node: MakeNode) -> None:

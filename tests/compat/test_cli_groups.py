@@ -21,8 +21,8 @@ from tests.compat.command import OTTLA, Done, Ottla
 from tests.compat.confluent import new_name
 from tests.compat.java_host import JavaHost
 from tests.compat.nodes import node_kind
+from tests.patience import SECONDS_MAX
 
-DONE_SECONDS_MAX = 60
 PROTOCOLS = ["classic", "consumer"]
 OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
@@ -92,7 +92,7 @@ def wait_for(stream: IO[bytes] | None, text: str) -> None:
 
 def end(process: subprocess.Popen[bytes], number: signal.Signals) -> Done:
     process.send_signal(number)
-    out, err = process.communicate(timeout=DONE_SECONDS_MAX)
+    out, err = process.communicate(timeout=SECONDS_MAX)
     return Done(process.returncode, out, err.decode())
 
 

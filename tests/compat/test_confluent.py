@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.compat import confluent
 from tests.compat.nodes import wait_until
+from tests.patience import SECONDS_MAX
 
 VALUES = [b"value %d" % number for number in range(500)]
 
@@ -124,7 +125,7 @@ def test_topics_are_created_described_grown_and_deleted(bootstrap: str) -> None:
     confluent.result_of(admin.create_topics([new]))
     assert confluent.error_of(admin.create_topics([new])) == "TOPIC_ALREADY_EXISTS"
     confluent.result_of(admin.create_partitions([NewPartitions(topic, 5)]))
-    listed = admin.list_topics(topic, timeout=15).topics[topic]
+    listed = admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic]
     assert sorted(listed.partitions) == [0, 1, 2, 3, 4]
     confluent.result_of(admin.delete_topics([topic]))
     wait_until(lambda: not confluent.topic_exists(bootstrap, topic), 10, "the topic is gone")
@@ -175,7 +176,7 @@ def test_topic_configs_are_described_and_altered(bootstrap: str) -> None:
 def test_describe_topics_and_cluster(bootstrap: str) -> None:
     admin = confluent.admin_client(bootstrap)
     topic = confluent.create_topic(bootstrap, partitions=3)
-    cluster = admin.describe_cluster().result(confluent.ANSWER_SECONDS_MAX)
+    cluster = admin.describe_cluster().result(SECONDS_MAX)
     assert cluster.cluster_id and len(cluster.nodes) == 1
     assert f"{cluster.nodes[0].host}:{cluster.nodes[0].port}" == bootstrap
     described = confluent.result_of(admin.describe_topics(TopicCollection([topic])))

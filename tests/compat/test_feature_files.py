@@ -16,6 +16,7 @@ from tests.compat.conftest import MakeNode
 from tests.compat.nodes import Node, wait_until
 from tests.compat.test_features import everything
 from tests.compat.wire import Wire, batch_of, batches_in, stored_bytes
+from tests.patience import SECONDS_MAX
 
 FIRST_SEGMENT = "0" * 20
 SEGMENT_BYTES_MIN = 1_048_576
@@ -92,7 +93,9 @@ def lookups(node: Node, topic: str) -> list[Any]:
         found.append((message.offset(), message.value()))
     reader = confluent.consumer(node.bootstrap)
     for time_ms in (0, 1000, 1777, 3999, 4000):
-        (place,) = reader.offsets_for_times([TopicPartition(topic, 0, time_ms)], timeout=20)
+        (place,) = reader.offsets_for_times(
+            [TopicPartition(topic, 0, time_ms)], timeout=SECONDS_MAX
+        )
         found.append(place.offset)
     reader.close()
     return found

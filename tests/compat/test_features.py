@@ -35,6 +35,7 @@ from tests.compat.wire import (
     produce_request,
     stored_bytes,
 )
+from tests.patience import SECONDS_MAX
 
 IDLE_CONNECTIONS = 1000
 
@@ -105,7 +106,7 @@ def test_row_06_partitions_can_be_added_and_not_taken_away(bootstrap: str) -> No
     topic = confluent.create_topic(bootstrap, partitions=6)
     admin = confluent.admin_client(bootstrap)
     confluent.result_of(admin.create_partitions([NewPartitions(topic, 8)]))
-    listed = admin.list_topics(topic, timeout=15)
+    listed = admin.list_topics(topic, timeout=SECONDS_MAX)
     assert sorted(listed.topics[topic].partitions) == list(range(8))
     (broker_id,) = listed.brokers
     assert {part.leader for part in listed.topics[topic].partitions.values()} == {broker_id}
@@ -162,7 +163,9 @@ def test_row_13_other_acks_are_refused(bootstrap: str, acks: int) -> None:
 def test_row_33_a_send_tells_where_the_record_is(bootstrap: str) -> None:
     topic = confluent.create_topic(bootstrap, partitions=3)
     sender = KafkaProducer(bootstrap_servers=bootstrap)
-    placed = sender.send(topic, b"v", partition=2, timestamp_ms=1_700_000_000_000).get(timeout=20)
+    placed = sender.send(topic, b"v", partition=2, timestamp_ms=1_700_000_000_000).get(
+        timeout=SECONDS_MAX
+    )
     sender.close()
     assert (placed.topic, placed.partition, placed.offset) == (topic, 2, 0)
     assert placed.timestamp == 1_700_000_000_000
@@ -196,7 +199,9 @@ def batches_of(bootstrap: str, topic: str, end_offset: int) -> list[Any]:
 def test_row_36_sends_one_by_one_are_requests_one_by_one(bootstrap: str) -> None:
     topic = confluent.create_topic(bootstrap)
     sender = KafkaProducer(bootstrap_servers=bootstrap)
-    offsets = [sender.send(topic, b"v", partition=0).get(timeout=20).offset for _ in range(20)]
+    offsets = [
+        sender.send(topic, b"v", partition=0).get(timeout=SECONDS_MAX).offset for _ in range(20)
+    ]
     sender.close()
     assert offsets == list(range(20))
     assert [batch.record_count for batch in batches_of(bootstrap, topic, 20)] == [1] * 20
@@ -321,7 +326,7 @@ def test_row_48_any_offset_and_any_time_is_found(bootstrap: str) -> None:
     for offset in (0, 1, 499, 500, 12_345, 33_333, count - 1):
         for time_ms in (10 * offset + 997, 10 * offset + 1000):
             asked = [TopicPartition(topic, 0, time_ms)]
-            (found,) = reader.offsets_for_times(asked, timeout=20)
+            (found,) = reader.offsets_for_times(asked, timeout=SECONDS_MAX)
             assert found.offset == offset
     reader.close()
 
@@ -343,7 +348,7 @@ def test_row_50_a_thousand_idle_connections_and_one_busy_client(bootstrap: str) 
 
 def test_row_50_the_pool_is_resized_while_requests_go_on(bootstrap: str) -> None:
     admin, topic = confluent.admin_client(bootstrap), confluent.create_topic(bootstrap)
-    broker_id = next(iter(admin.list_topics(timeout=15).brokers))
+    broker_id = next(iter(admin.list_topics(timeout=SECONDS_MAX).brokers))
     sender = confluent.producer(bootstrap)
     for value in ("4", "7", None):  # Kafka allows half to double of what it is
         kind = AlterConfigOpType.SET if value else AlterConfigOpType.DELETE
@@ -386,7 +391,7 @@ def test_row_52_the_same_key_meets_the_same_partition_in_every_client(
     assert [place[0] for place in placed] == expected
     sender = KafkaProducer(bootstrap_servers=bootstrap)
     futures = [sender.send(topic, b"kafka-python", key.encode()) for key in keys]
-    assert [future.get(timeout=20).partition for future in futures] == expected
+    assert [future.get(timeout=SECONDS_MAX).partition for future in futures] == expected
     sender.close()
     murmur = confluent.producer(bootstrap, {"partitioner": "murmur2_random"})
     records = [{"key": key, "value": b"librdkafka", "partition": -1} for key in keys]

@@ -1,6 +1,6 @@
 """Groups of the new consumer protocol (KIP-848), with stock clients and over the bare wire.
 
-The broker has short sessions and heartbeats. `OTTLA_COMPAT_NODE=kafka` shows what Kafka does.
+The broker has short heartbeats. `OTTLA_COMPAT_NODE=kafka` shows what Kafka does.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.compat import confluent
 from tests.compat.conftest import MakeNode
 from tests.compat.java_host import JavaHost
 from tests.compat.nodes import Node, node_kind, wait_until
+from tests.patience import SECONDS_MAX, SESSION_MS, SHORT_SESSION_MS
 from tests.unit.coordinator.consumer_conversations import SETTINGS, TOPICS, recorded
 from tests.unit.coordinator.consumer_steps import CONVERSATIONS
 from tests.unit.coordinator.consumer_wire import GroupWire
 
 pytestmark = pytest.mark.xdist_group("consumer_protocol")
 
-SECONDS_MAX = 40.0
 INVALID_REGULAR_EXPRESSION = 128
 PROTOCOL = {"group.protocol": "consumer"}
 OVERRIDES = {**SETTINGS, "group.consumer.max.size": "100", "offsets.topic.num.partitions": "4"}
@@ -242,8 +242,10 @@ def test_a_server_side_assignor_of_choice(at: str, members: Callable[..., Member
         assert numbers[0] == numbers[1]
 
 
-def test_a_member_that_dies_is_missed(node: Node, at: str, members: Callable[..., Member]) -> None:
+def test_a_member_that_dies_is_missed(make_node: MakeNode) -> None:
     """Its session ends: nobody says good-bye for it."""
+    node = make_node({**OVERRIDES, "group.consumer.session.timeout.ms": str(SHORT_SESSION_MS)})
+    at = node.bootstrap
     topic, group = confluent.create_topic(at, 2), confluent.new_name()
     wire = GroupWire(at)
     wire.await_coordinator(group)
@@ -261,8 +263,9 @@ def test_a_member_that_dies_is_missed(node: Node, at: str, members: Callable[...
     }
     wait_until(lambda: wire.ask(68, 1, join)["error_code"] == 0, SECONDS_MAX, "it joins")
     wire.close()
-    member = members(group, [topic])
+    member = Member(at, group, [topic])
     poll_until([member], lambda: share([member]) == [2], "the other takes over")
+    member.consumer.close()
 
 
 # -- restarts ------------------------------------------------------------------------------------
@@ -270,8 +273,7 @@ def test_a_member_that_dies_is_missed(node: Node, at: str, members: Callable[...
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_group_outlives_its_broker(make_node: MakeNode, how: str) -> None:
-    # Longer than any broker takes to come back.
-    node = make_node({**OVERRIDES, "group.consumer.session.timeout.ms": "40000"})
+    node = make_node(OVERRIDES)
     topic, group = confluent.create_topic(node.bootstrap, 4), confluent.new_name()
     spread(node.bootstrap, topic, 4, 40)
     both = [Member(node.bootstrap, group, [topic]) for _ in range(2)]
@@ -329,7 +331,7 @@ class JavaMembers:
             topics,
             group_protocol="classic",
             heartbeat_interval_ms="200",
-            session_timeout_ms="6000",
+            session_timeout_ms=str(SESSION_MS),
             partition_assignment_strategy=assignor,
             **settings,
         )

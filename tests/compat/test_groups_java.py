@@ -15,6 +15,7 @@ from tests.compat.group_nodes import group_node, groups_at  # noqa: F401
 from tests.compat.group_wire import GroupWire
 from tests.compat.java_host import JavaHost
 from tests.compat.test_groups_rows import spread
+from tests.patience import SESSION_MS
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java")]
 
@@ -75,7 +76,7 @@ def test_three_members_share_a_topic(java: JavaHost, at: str, assignor: str) -> 
 def test_static_members_come_back(java: JavaHost, at: str) -> None:
     """Java does not send LeaveGroup for them: the second time they find their old place."""
     topic, group = confluent.create_topic(at, partitions=2), confluent.new_name()
-    settings = {"group.instance.id": "static", "session.timeout.ms": "10000"}
+    settings = {"group.instance.id": "static", "session.timeout.ms": str(SESSION_MS)}
     ask = partial(share, java, at, topic, group, partitions=2, count=0, settings=settings)
     before = ask(members=1)
     with GroupWire(at, group) as wire:

@@ -21,6 +21,7 @@ from tests.compat.group_members import (
 from tests.compat.group_nodes import GROUP_OVERRIDES, group_node, groups_at  # noqa: F401
 from tests.compat.group_wire import GroupWire, schema
 from tests.compat.wire import Wire, batch_of, produce
+from tests.patience import SECONDS_MAX
 
 ROUND_ROBIN = {"partition.assignment.strategy": "roundrobin"}
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
@@ -275,7 +276,7 @@ def test_kcat_reads_as_a_group(at: str) -> None:
     done = subprocess.run(
         [*command, "-G", group, "-q", "-c", "300", topic],
         capture_output=True,
-        timeout=60,
+        timeout=SECONDS_MAX,
         check=True,
     )
     assert set(done.stdout.splitlines()) == sent

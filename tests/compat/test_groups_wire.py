@@ -15,6 +15,7 @@ from tests.compat import confluent
 from tests.compat.group_nodes import group_node, groups_at, topic  # noqa: F401
 from tests.compat.group_wire import MEMBER_ID_REQUIRED, RANGE, GroupWire, schema, subscription
 from tests.compat.nodes import wait_until
+from tests.patience import SECONDS_MAX, SHORT_SESSION_MS
 
 Member = Callable[..., GroupWire]
 
@@ -377,14 +378,14 @@ def test_a_static_member_with_another_subscription(member: Member) -> None:
 # ------------------------------------------------------------------------------------- rebalance
 def test_a_rebalance_waits_for_all_and_drops_who_stays_away(member: Member) -> None:
     one, two, three = member(), member(), member()
-    one.enter(rebalance_ms=600)
+    one.enter(rebalance_ms=SHORT_SESSION_MS)
     one.sync(assignments={})
-    waiting = knock(two, 3, rebalance_ms=600)
-    assert int(one.join(rebalance_ms=600).error_code) == OK
+    waiting = knock(two, 3, rebalance_ms=SHORT_SESSION_MS)
+    assert int(one.join(rebalance_ms=SHORT_SESSION_MS).error_code) == OK
     two.end_join(waiting)
     one.sync(assignments={})
-    late = knock(three, 3, rebalance_ms=600)
-    again = two.send_join(rebalance_ms=600)  # one stays away
+    late = knock(three, 3, rebalance_ms=SHORT_SESSION_MS)
+    again = two.send_join(rebalance_ms=SHORT_SESSION_MS)  # one stays away
     answer = three.end_join(late)
     assert answer.generation_id == 3
     assert two.end_join(again).generation_id == 3
@@ -396,19 +397,21 @@ def test_a_member_that_is_not_heard_of_is_dropped(member: Member) -> None:
     one = member()
     one.enter(session_ms=500)
     one.sync(assignments={})
-    wait_until(lambda: one.describe().group_state in ("Empty", "Dead"), 10, "its session is over")
+    wait_until(
+        lambda: one.describe().group_state in ("Empty", "Dead"), SECONDS_MAX, "its session is over"
+    )
     assert int(one.beat().error_code) == 25
 
 
 def test_a_member_that_never_syncs_is_dropped(member: Member) -> None:
     one, two = member(), member()
-    one.enter(rebalance_ms=500)
+    one.enter(rebalance_ms=SHORT_SESSION_MS)
     one.sync(assignments={})
-    waiting = knock(two, 3, rebalance_ms=500)
-    one.join(rebalance_ms=500)
+    waiting = knock(two, 3, rebalance_ms=SHORT_SESSION_MS)
+    one.join(rebalance_ms=SHORT_SESSION_MS)
     two.end_join(waiting)
     one.sync(assignments={})
-    wait_until(lambda: int(one.beat().error_code) == 27, 10, "two is dropped")
+    wait_until(lambda: int(one.beat().error_code) == 27, SECONDS_MAX, "two is dropped")
     assert int(two.beat().error_code) == 25
 
 

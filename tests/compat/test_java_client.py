@@ -10,6 +10,7 @@ import pytest
 from tests.compat import confluent
 from tests.compat.java_host import JavaHost
 from tests.compat.nodes import wait_until
+from tests.patience import SECONDS_MAX
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java")]
 
@@ -229,7 +230,7 @@ def test_broker_configs(run: Run, refusal: Run, broker_id: int) -> None:
             entry = run("AdminScenarios.describeConfigs", **resource)["num.io.threads"]
             return (entry["value"], entry["source"]) == (value, source)
 
-        wait_until(reached, 10, f"{value} from {source}")
+        wait_until(reached, SECONDS_MAX, f"{value} from {source}")
 
     run("AdminScenarios.alterConfigs", changes=[["SET", "num.io.threads", "5"]], **resource)
     shows("5", "DYNAMIC_BROKER_CONFIG")

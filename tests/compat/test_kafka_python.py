@@ -13,6 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import InvalidPartitionsError, TopicAlreadyExistsError
 
 from tests.compat import confluent
+from tests.patience import SECONDS_MAX
 
 VALUES = [b"value %d" % number for number in range(300)]
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
@@ -28,13 +29,13 @@ def admin(bootstrap: str) -> Iterator[Any]:
 def send_all(bootstrap: str, topic: str, values: list[bytes], **settings: Any) -> list[Any]:
     sender = KafkaProducer(bootstrap_servers=bootstrap, **settings)
     futures = [sender.send(topic, value, partition=0) for value in values]
-    delivered = [future.get(timeout=20) for future in futures]
+    delivered = [future.get(timeout=SECONDS_MAX) for future in futures]
     sender.close()
     return delivered
 
 
 def read_all(bootstrap: str, topic: str, count: int, start: int = 0) -> list[Any]:
-    reader = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, consumer_timeout_ms=20_000)
+    reader = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, consumer_timeout_ms=120_000)
     reader.assign([TopicPartition(topic, 0)])
     reader.seek(TopicPartition(topic, 0), start)
     records = list(islice(reader, count))
@@ -61,7 +62,9 @@ def test_key_headers_and_timestamp_come_back(bootstrap: str) -> None:
     topic = confluent.create_topic(bootstrap)
     sender = KafkaProducer(bootstrap_servers=bootstrap)
     headers = [("a", b"1"), ("b", b"")]
-    sender.send(topic, b"v", b"k", headers=headers, timestamp_ms=1_700_000_000_000).get(timeout=20)
+    sender.send(topic, b"v", b"k", headers=headers, timestamp_ms=1_700_000_000_000).get(
+        timeout=SECONDS_MAX
+    )
     sender.close()
     (record,) = read_all(bootstrap, topic, 1)
     assert (record.key, record.value, record.timestamp) == (b"k", b"v", 1_700_000_000_000)
@@ -72,7 +75,7 @@ def test_offsets_by_time_begin_and_end(bootstrap: str) -> None:
     topic = confluent.create_topic(bootstrap)
     sender = KafkaProducer(bootstrap_servers=bootstrap)
     for stamp in (1000, 2000, 3000):
-        sender.send(topic, b"v", partition=0, timestamp_ms=stamp).get(timeout=20)
+        sender.send(topic, b"v", partition=0, timestamp_ms=stamp).get(timeout=SECONDS_MAX)
     sender.close()
     part = TopicPartition(topic, 0)
     reader = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from tests.compat import confluent
+from tests.patience import SECONDS_MAX
 
 LINES = "".join(f"line {number}\n" for number in range(1, 1001))
 
@@ -15,7 +16,12 @@ LINES = "".join(f"line {number}\n" for number in range(1, 1001))
 def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
     command = ["kcat", "-b", bootstrap, "-X", "log_level=0", "-X", "fetch.wait.max.ms=50"]
     done = subprocess.run(
-        [*command, *arguments], input=given, capture_output=True, text=True, timeout=60, check=False
+        [*command, *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

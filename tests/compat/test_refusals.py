@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.compat.confluent import consumer, create_topic
 from tests.compat.wire import Wire, batch_of, fetch_request, produce_request
+from tests.patience import SECONDS_MAX
 
 NOT_LEADER_OR_FOLLOWER = 6
 INVALID_TOPIC_EXCEPTION = 17
@@ -13,7 +14,7 @@ INVALID_TOPIC_EXCEPTION = 17
 
 def test_an_internal_topic_is_not_written_by_clients(bootstrap: str) -> None:
     reader = consumer(bootstrap, {"group.id": "makes-the-topic"})
-    reader.committed([], timeout=20)
+    reader.committed([], timeout=SECONDS_MAX)
     reader.close()
     with Wire(bootstrap) as wire:
         answer = wire.call(produce_request("__consumer_offsets", batch_of([b"forged"])))

@@ -20,6 +20,7 @@ from tests.compat.confluent import (
     watermarks,
 )
 from tests.compat.nodes import wait_until
+from tests.patience import SECONDS_MAX
 
 
 def test_a_stock_client_uses_it_like_any_broker() -> None:
@@ -46,7 +47,11 @@ def test_a_week_passes_in_a_moment() -> None:
         send_values(broker.bootstrap, topic, [b"old"] * 3)
         assert watermarks(broker.bootstrap, topic) == (0, 3)
         broker.advance(days=8)
-        wait_until(lambda: watermarks(broker.bootstrap, topic) == (3, 3), 10, "what is old is gone")
+        wait_until(
+            lambda: watermarks(broker.bootstrap, topic) == (3, 3),
+            SECONDS_MAX,
+            "what is old is gone",
+        )
 
 
 def test_a_restart_keeps_the_data_and_the_port() -> None:
@@ -100,7 +105,7 @@ def test_with_flush_messages_an_acknowledgement_waits_for_the_disk(
     def slow(file: PosixFile) -> None:
         syncs.append(file.fileno())
         syncing.set()
-        assert go_on.wait(20)
+        assert go_on.wait(SECONDS_MAX)
         real(file)
 
     with Broker() as broker:
@@ -109,14 +114,14 @@ def test_with_flush_messages_an_acknowledgement_waits_for_the_disk(
         producers = [producer(broker.bootstrap, {"linger.ms": 0}) for _ in range(4)]
         producers[0].produce(topic, b"first")
         producers[0].flush(0.2)
-        assert syncing.wait(20)
+        assert syncing.wait(SECONDS_MAX)
         assert len(producers[0]) == 1, "it was acknowledged before it was on the disk"
         for gathering in producers[1:]:
             gathering.produce(topic, b"gathered")
         wait_until(lambda: _polled(producers, broker, topic) == 4, 20, "all four are appended")
         assert [len(waiting) for waiting in producers] == [1, 1, 1, 1]
         go_on.set()
-        assert [waiting.flush(20) for waiting in producers] == [0, 0, 0, 0]
+        assert [waiting.flush(SECONDS_MAX) for waiting in producers] == [0, 0, 0, 0]
         assert len(syncs) == 2, "one for the first, one for all that gathered meanwhile"
 
 

@@ -25,13 +25,13 @@ from tests.compat.java_host import JavaHost
 from tests.compat.nodes import OttlaNode, wait_until
 from tests.compat.transaction_wire import TransactionWire
 from tests.compat.wire import Wire, batch_of, batches_in, fetch_request, produce, stored_bytes
+from tests.patience import SECONDS_MAX, SHORT_SESSION_MS
 
-SECONDS_MAX = 30.0
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 CONTROL = 32
 
 
-def begin(bootstrap: str, name: str | None = None, timeout_ms: int = 20_000) -> Producer:
+def begin(bootstrap: str, name: str | None = None, timeout_ms: int = 60_000) -> Producer:
     """A transactional producer, ready for its first transaction."""
     settings = {
         "transactional.id": name or confluent.new_name("txn"),
@@ -332,7 +332,7 @@ def test_row_67_without_a_decision_a_restart_ends_nothing(make_node: MakeNode) -
         {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}, kind=OttlaNode
     )
     topic = confluent.create_topic(node.bootstrap)
-    producer = begin(node.bootstrap, "x", timeout_ms=2000)
+    producer = begin(node.bootstrap, "x", timeout_ms=SHORT_SESSION_MS)
     producer.begin_transaction()
     write(producer, topic, ["never"])
     node.kill()
@@ -378,7 +378,7 @@ def test_row_69_an_open_transaction_hides_what_is_behind_it(bootstrap: str) -> N
 def test_row_69_until_it_runs_out_of_time(make_node: MakeNode) -> None:
     node = make_node({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"})
     topic = confluent.create_topic(node.bootstrap)
-    producer = begin(node.bootstrap, timeout_ms=1000)
+    producer = begin(node.bootstrap, timeout_ms=SHORT_SESSION_MS)
     producer.begin_transaction()
     write(producer, topic, ["late"])
     confluent.send_values(node.bootstrap, topic, [b"plain"])

@@ -17,8 +17,7 @@ from tests.compat import confluent
 from tests.compat.group_wire import schema
 from tests.compat.nodes import wait_until
 from tests.compat.transaction_wire import TransactionWire
-
-SECONDS_MAX = 60
+from tests.patience import SECONDS_MAX
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from tests.compat.confluent import new_name
 from tests.compat.group_wire import build, schema
 from tests.compat.nodes import wait_until
 from tests.compat.wire import Wire, fetch_request
+from tests.patience import SECONDS_MAX
 
 CONCURRENT_TRANSACTIONS = 51
-COORDINATOR_SECONDS_MAX = 60
 
 
 def transactional_batch(producer_id: int, epoch: int, sequence: int, *values: bytes) -> bytes:
@@ -50,14 +50,14 @@ class TransactionWire(Wire):
     def ready(self) -> TransactionWire:
         """Kafka needs some moments between making its topic and serving transactions."""
         self.ready_again()
-        seconds = COORDINATOR_SECONDS_MAX
+        seconds = SECONDS_MAX
         wait_until(lambda: self.init() not in (14, 15, 16), seconds, "the coordinator answers")
         return self
 
     def ready_again(self) -> None:
         """As `ready`, but for a producer that must not begin anew."""
         part = schema("find_coordinator", 3)
-        seconds = COORDINATOR_SECONDS_MAX
+        seconds = SECONDS_MAX
 
         def is_found() -> bool:
             finds = [
@@ -119,7 +119,7 @@ class TransactionWire(Wire):
             codes.append(self.init())
             return codes[-1] != CONCURRENT_TRANSACTIONS
 
-        wait_until(answered, COORDINATOR_SECONDS_MAX, "the open transaction is aborted")
+        wait_until(answered, SECONDS_MAX, "the open transaction is aborted")
         return codes[-1]
 
     def owner(self, **changed: Any) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class TransactionWire(Wire):
             codes.append(self.end(committed, version, **changed))
             return codes[-1] != CONCURRENT_TRANSACTIONS
 
-        wait_until(answered, COORDINATOR_SECONDS_MAX, "the markers are written")
+        wait_until(answered, SECONDS_MAX, "the markers are written")
         return codes[-1]
 
     def write(

@@ -17,7 +17,8 @@ from typing import Any, Self
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kio.serial import entity_reader, entity_writer
 
-ANSWER_SECONDS_MAX = 20
+from tests.patience import SECONDS_MAX
+
 NO_CODEC, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = {"none": NO_CODEC, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 BATCH_PREFIX = struct.Struct(">qiibIhi")  # to the last offset delta
@@ -26,7 +27,7 @@ BATCH_PREFIX = struct.Struct(">qiibIhi")  # to the last offset delta
 class Wire:
     def __init__(self, bootstrap: str) -> None:
         host, port = bootstrap.split(",", 1)[0].rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS_MAX)
+        self.socket = socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
         self.correlation_id = 0
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
-CLIENT_SECONDS_MAX = 20
+from tests.patience import SECONDS_MAX
 
 
 class Tap:
@@ -107,7 +107,7 @@ def _confluent_session(address: str) -> None:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     wanted = [NewTopic("confluent", 2, 1, config={"retention.ms": "100000"})]
     for future in admin.create_topics(wanted).values():
-        future.result(CLIENT_SECONDS_MAX)
+        future.result(SECONDS_MAX)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": address, "enable.idempotence": True, "log_level": 0}
     )
@@ -117,31 +117,31 @@ def _confluent_session(address: str) -> None:
         )
         for number in range(20):
             packing.produce("confluent", f"{codec} {number}", key=str(number), headers={"h": b"v"})
-        assert packing.flush(CLIENT_SECONDS_MAX) == 0
+        assert packing.flush(SECONDS_MAX) == 0
     producer.produce("confluent", b"once")
-    assert producer.flush(CLIENT_SECONDS_MAX) == 0
+    assert producer.flush(SECONDS_MAX) == 0
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": "g", "log_level": 0}
     )
     consumer.assign([confluent_kafka.TopicPartition("confluent", 0, 0)])
-    assert consumer.consume(1, CLIENT_SECONDS_MAX)
+    assert consumer.consume(1, SECONDS_MAX)
     consumer.get_watermark_offsets(confluent_kafka.TopicPartition("confluent", 0))
     consumer.close()
     resource = ConfigResource(ResourceType.TOPIC, "confluent")
     for described in admin.describe_configs([resource]).values():
-        described.result(CLIENT_SECONDS_MAX)
+        described.result(SECONDS_MAX)
     offset = confluent_kafka.TopicPartition("confluent", 0, 1)
     for deleted in admin.delete_records([offset]).values():
-        deleted.result(CLIENT_SECONDS_MAX)
+        deleted.result(SECONDS_MAX)
 
 
 def _kafka_python_session(address: str) -> None:
     producer = KafkaProducer(bootstrap_servers=address)
     producer.send("python", b"value", key=b"key", partition=0)
-    producer.flush(CLIENT_SECONDS_MAX)
+    producer.flush(SECONDS_MAX)
     producer.close()
     consumer = KafkaConsumer(
-        bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=3000
+        bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=120_000
     )
     consumer.assign([PythonTopicPartition("python", 0)])
     next(iter(consumer))
@@ -162,5 +162,5 @@ async def _aiokafka_session(address: str) -> None:
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
     await consumer.start()
     consumer.assign([aiokafka.TopicPartition("aio", 0)])
-    await asyncio.wait_for(consumer.getone(), CLIENT_SECONDS_MAX)
+    await asyncio.wait_for(consumer.getone(), SECONDS_MAX)
     await consumer.stop()

@@ -18,10 +18,10 @@ import pytest
 from tests.hostile.conftest import LimitedNode
 from tests.hostile.tap import captured_frames, tapped
 from tests.hostile.well_behaved import produce_and_read_back
+from tests.patience import SECONDS_MAX
 from tests.seeds import seed_for
 
 FRAMES = int(os.environ.get("OTTLA_FLIPPED_FRAMES", "100000"))
-ANSWER_SECONDS_MAX = 10
 GROWTH_BYTES_MAX = 20 << 20
 CREATE_TOPICS = struct.pack(">h", 19)
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
@@ -55,7 +55,7 @@ def mutated(frame: bytes, rng: random.Random) -> bytes:
 def send(port: int, frame: bytes) -> None:
     """On a connection of its own, since a refused frame ends one, with a good request behind it:
     what comes back is thrown away, but something must come, or the end."""
-    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS_MAX) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX) as connection:
         connection.sendall(struct.pack(">i", len(frame)) + frame + API_VERSIONS)
         connection.shutdown(socket.SHUT_WR)
         with suppress(ConnectionResetError):

@@ -30,6 +30,7 @@ from ottla.records.batch_header import (
 )
 from ottla.testing import Broker
 from tests.compat.confluent import admin_client, create_topic, result_of
+from tests.patience import SECONDS_MAX
 from tests.seeds import seed_for
 
 PRODUCE, METADATA = 0, 3
@@ -47,7 +48,7 @@ class Line:
     """One connection that sends produce requests and decodes what comes back."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
 
     def call(self, version: int, body: bytes) -> Any:
         flexible = b"\0" if version >= 9 else b""

@@ -48,8 +48,8 @@ public final class AdminScenarios {
     private static Object admin(Map<String, Object> arguments, Work work) throws Exception {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments.get("bootstrap"));
-        settings.put("request.timeout.ms", 15_000);
-        settings.put("default.api.timeout.ms", 20_000);
+        settings.put("request.timeout.ms", 60_000);
+        settings.put("default.api.timeout.ms", 120_000);
         try (Admin admin = Admin.create(settings)) {
             return work.with(admin);
         }

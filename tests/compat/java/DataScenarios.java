@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** The Java producer and consumer, the consumer by assign only. Arguments and results are plain JSON values. */
 public final class DataScenarios {
-    private static final Duration ANSWER_MAX = Duration.ofSeconds(20);
+    private static final Duration ANSWER_MAX = Duration.ofSeconds(120);
 
     /** Sends records {key, value, partition, timestamp, headers} and tells {partition, offset, timestamp} of each. */
     public static Object produce(Map<String, Object> arguments) throws Exception {

@@ -15,7 +15,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** Java consumers that share a group, each polled by a thread of its own. Plain JSON values in and out. */
 public final class GroupScenarios {
-    private static final Duration ANSWER_MAX = Duration.ofSeconds(30);
+    private static final Duration ANSWER_MAX = Duration.ofSeconds(120);
 
     /** One consumer and its thread; everything it tells is guarded by its own lock. */
     private static final class Member implements ConsumerRebalanceListener, AutoCloseable {
@@ -35,7 +35,7 @@ public final class GroupScenarios {
             properties.put("auto.offset.reset", "earliest");
             properties.put("enable.auto.commit", "false");
             properties.putIfAbsent("heartbeat.interval.ms", "100");
-            properties.putIfAbsent("session.timeout.ms", "6000");
+            properties.putIfAbsent("session.timeout.ms", "60000");
             if (properties.containsKey("group.instance.id")) {
                 properties.put("group.instance.id", properties.get("group.instance.id") + "-" + number);
             }

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.runtime.posix_files import PosixFiles
 from ottla.testing import Broker
+from tests.patience import SECONDS_MAX
 
 OVERLAP_SECONDS_MAX = 0.5
 
@@ -37,7 +38,7 @@ def test_a_checkpoint_that_is_being_written_is_not_written_twice_at_once(
     monkeypatch.setattr(PosixFiles, "write_atomic", slow)
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("new", 1, 1)])["new"].result(120)
+        admin.create_topics([NewTopic("new", 1, 1)])["new"].result(SECONDS_MAX)
         broker.advance(minutes=2)
-        assert begun.wait(60)
+        assert begun.wait(SECONDS_MAX)
     assert not overlap.is_set()

@@ -15,8 +15,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
-
-SECONDS_MAX = 120
+from tests.patience import SECONDS_MAX
 
 
 @pytest.fixture

@@ -17,18 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ottla.protocol import messages
+from tests.patience import SECONDS_MAX
 from tests.unit.coordinator.consumer_conversations import TOPICS, Progress, Step
 from tests.unit.coordinator.consumer_steps import CONVERSATIONS
 
 CREATE_TOPICS, FIND_COORDINATOR, METADATA = 19, 10, 3
 NOT_YET = {14, 15, 16}
-ANSWER_SECONDS_MAX = 20
 
 
 class GroupWire:
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), ANSWER_SECONDS_MAX)
+        self._socket = socket.create_connection((host, int(port)), SECONDS_MAX)
         self._correlation_id = 0
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class GroupWire:
         return {str(topic["topic_id"]): topic["name"] for topic in answer["topics"]}
 
     def await_coordinator(self, group_id: str) -> None:
-        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        deadline = time.monotonic() + SECONDS_MAX
         request = {"key_type": 0, "coordinator_keys": [group_id]}
         while self.ask(FIND_COORDINATOR, 4, request)["coordinators"][0]["error_code"] in NOT_YET:
             assert time.monotonic() < deadline, "no coordinator"
@@ -92,14 +92,16 @@ class GroupWire:
         self.await_coordinator(group_id)
         progress = Progress({name: uuid.UUID(text) for text, name in names.items()}, group_id)
         for step in steps:
-            time.sleep(step.wait_ms / 1000)
             yield step, progress.answer(step, self._ask_when_ready(step, progress.request(step)))
 
     def _ask_when_ready(self, step: Step, request: Mapping[str, Any]) -> dict[str, Any]:
-        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        deadline = time.monotonic() + SECONDS_MAX
         while True:
             answer = self.ask(step.api_key, step.version, request)
-            if answer.get("error_code") not in NOT_YET or time.monotonic() > deadline:
+            # What a step waits for is an assignment.
+            is_early = step.wait_ms > 0 and answer.get("assignment") is None
+            is_ready = answer.get("error_code") not in NOT_YET and not is_early
+            if is_ready or time.monotonic() > deadline:
                 return answer
             time.sleep(0.1)
 

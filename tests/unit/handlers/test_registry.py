@@ -14,6 +14,7 @@ import pytest
 import ottla.handlers
 from ottla.handlers import registry
 from ottla.protocol.messages import supported_versions
+from tests.patience import SECONDS_MAX
 
 # Lowest and highest version as Apache Kafka 4.3.1 advertised them on its broker listener.
 KAFKA_4_3_1 = {
@@ -129,6 +130,6 @@ def test_no_handler_is_imported_before_its_first_request() -> None:
         text=True,
         check=True,
         env=environment,
-        timeout=60,
+        timeout=SECONDS_MAX,
     )
     assert finished.stdout.splitlines() == ["[]", "['ottla.handlers.api_29_describe_acls']"]

@@ -1,0 +1,15 @@
+"""How long tests wait for what has to happen, and how long a session must last.
+
+The machine may be busy with everything else: a process may get no time for seconds. Only a test
+that fails takes as long as these.
+"""
+
+from __future__ import annotations
+
+SECONDS_MAX = 120.0
+
+SESSION_MS = 60_000
+"""Of members that nobody may take for dead."""
+
+SHORT_SESSION_MS = 6_000
+"""Of members that are killed and have to be missed."""
