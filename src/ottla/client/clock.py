@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 
 
 def monotonic_ms() -> float:
@@ -16,3 +17,7 @@ def wall_ms() -> int:
 
 def chance() -> float:
     return random.random()
+
+
+def new_member_id() -> str:
+    return str(uuid.uuid4())

@@ -49,9 +49,14 @@ class FetchedBlocks(NamedTuple):
 
 def table_of(fetched: Sequence[FetchedBlocks]) -> pa.Table:
     """One table of all rows."""
+    return table_and_counts(fetched)[0]
+
+
+def table_and_counts(fetched: Sequence[FetchedBlocks]) -> tuple[pa.Table, list[int]]:
+    """One table of all rows, and how many of them are of each part."""
     blocks = [block for part in fetched for block in part.blocks]
     if not blocks:
-        return SCHEMA.empty_table()
+        return SCHEMA.empty_table(), [0] * len(fetched)
     rows = rows_of(blocks)
     columns = rows.columns
     values = columns.values()
@@ -74,7 +79,8 @@ def table_of(fetched: Sequence[FetchedBlocks]) -> pa.Table:
         _binary(columns.data, values, keep),
         _headers(columns.data, headers, keep, len(columns.offsets)),
     ]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    counts = np.bincount(parts, minlength=len(fetched)).tolist()
+    return pa.Table.from_arrays(arrays, schema=SCHEMA), counts
 
 
 def _chosen(column: Any, keep: Numbers | None) -> Any:
