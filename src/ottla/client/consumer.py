@@ -26,7 +26,7 @@ from ottla.client.consumer_reading import take_records
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import ClientError, ClosedError, TimedOutError
 from ottla.client.fetch_records import Deserializers, Record
-from ottla.client.group_commits import OffsetAndMetadata
+from ottla.client.group_metadata import OffsetAndMetadata
 from ottla.client.plain_shell import PlainShell
 from ottla.client.settings import read_settings
 

@@ -16,10 +16,10 @@ from ottla.base.ids import TopicPartition
 from ottla.client.clock import monotonic_ms
 from ottla.client.consumer_machine import ConsumerMachine
 from ottla.client.consumer_offsets import NOT_FOUND, ListedOffset
-from ottla.client.consumer_partitions import EARLIEST, LATEST, NO_EPOCH
+from ottla.client.consumer_partitions import EARLIEST, LATEST
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.fetch_records import Deserializers, Record
-from ottla.client.group_commits import OffsetAndMetadata
+from ottla.client.group_metadata import OffsetAndMetadata
 
 Partitions = TopicPartition | Iterable[TopicPartition]
 OffsetsToCommit = (
@@ -139,7 +139,7 @@ class ConsumerCalls:
         offsets = self._machine.consumed()
         for key, record in self._first_unread().items():
             if key in offsets:
-                offsets[key] = OffsetAndMetadata(record.offset, "", NO_EPOCH)
+                offsets[key] = OffsetAndMetadata(record.offset)
         return offsets
 
     def _offsets_to_commit(self, given: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -155,7 +155,7 @@ class ConsumerCalls:
             return offsets
         records: Sequence[Record] = [given] if isinstance(given, Record) else given
         for record in records:
-            behind = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+            behind = OffsetAndMetadata(record.offset + 1, record.leader_epoch)
             key = (record.topic, record.partition)
             if key not in offsets or offsets[key].offset < behind.offset:
                 offsets[key] = behind

@@ -28,9 +28,10 @@ from ottla.client.errors import ClientError, error_for
 from ottla.client.fetch_queue import FetchedItem
 from ottla.client.fetcher import Fetcher
 from ottla.client.group_classic import ClassicMember
-from ottla.client.group_commits import GroupCommits, MemberIdentity, OffsetAndMetadata
+from ottla.client.group_commits import GroupCommits, MemberIdentity
 from ottla.client.group_consumer import ConsumerMember
 from ottla.client.group_member import GroupMember
+from ottla.client.group_metadata import OffsetAndMetadata
 from ottla.client.pending import Flow, Pending
 from ottla.protocol import error_codes as codes
 
@@ -321,7 +322,7 @@ class ConsumerMachine:
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions of all partitions that have one."""
         return {
-            key: OffsetAndMetadata(state.position, "", state.position_epoch)
+            key: OffsetAndMetadata(state.position, state.position_epoch)
             for key, state in self.subscription.partitions.items()
             if state.position is not None
         }

@@ -16,6 +16,7 @@ from ottla.client.consumer_offsets import by_topic
 from ottla.client.coordinators import GROUP, Coordinators
 from ottla.client.core import Core
 from ottla.client.errors import BrokerError, ClientError, error_for
+from ottla.client.group_metadata import OffsetAndMetadata
 from ottla.client.nodes import COORDINATOR
 from ottla.protocol import error_codes as codes
 from ottla.protocol.api_keys import OFFSET_COMMIT, OFFSET_FETCH
@@ -33,14 +34,6 @@ _OUSTED = frozenset(
         codes.REBALANCE_IN_PROGRESS,
     }
 )
-
-
-class OffsetAndMetadata(NamedTuple):
-    """A position to commit: the next offset to read, and what else is to be remembered."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
 
 
 class MemberIdentity(NamedTuple):
@@ -142,7 +135,7 @@ class GroupCommits:
                     raise self._refusal(one.error_code, f"{key[0]}-{key[1]}")
                 if one.committed_offset != NOTHING_COMMITTED:
                     found[key] = OffsetAndMetadata(
-                        one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                        one.committed_offset, one.committed_leader_epoch, one.metadata or ""
                     )
         return found
 

@@ -1,22 +1,31 @@
 """A core without sockets: brokers are functions, time is a number, bytes go from hand to hand.
 
 `World` does for a core what a shell does. A broker is a set of answers by API key: a callable that
-takes the decoded request (and its version) and gives the fields of the answer, None for no answer
-at all, or an Exception to cut the connection. Whatever is not scripted fails the test.
+takes the decoded request (and its version) and gives the fields of the answer (`Later`, if it takes
+its time), None for no answer at all, or an Exception to cut the connection. Whatever is not
+scripted fails the test.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
 from ottla.protocol import api_keys, messages
 from ottla.protocol.headers import read_request_header, response_header
 
-Answer = Callable[[Any, int], Mapping[str, Any] | bytes | Exception | None]
+
+class Later(NamedTuple):
+    """An answer that takes its time."""
+
+    delay_ms: float
+    fields: Mapping[str, Any]
+
+
+Answer = Callable[[Any, int], Mapping[str, Any] | bytes | Exception | Later | None]
 
 HOST = "broker"
 FIRST_PORT = 9000
@@ -28,7 +37,7 @@ def versions(
     """An ApiVersions answer with these ranges (else of everything that has a schema)."""
     served = ranges or {
         key: messages.supported_versions(key)
-        for key in (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 19, 22, 24, 25, 26, 28, 68)
+        for key in (0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 19, 22, 23, 24, 25, 26, 28, 68)
     }
     fields = {
         "error_code": 0,
@@ -92,6 +101,7 @@ class World:
         self.down: set[int] = set()  # ports that refuse connections
         self._buffers: dict[Connection, bytearray] = {}
         self._inbox: deque[tuple[Connection, bytes | Exception]] = deque()
+        self._delayed: list[tuple[float, Connection, bytes]] = []
         core.now_ms = self.now_ms
 
     def settle(self) -> None:
@@ -119,8 +129,11 @@ class World:
         """Time passes, from deadline to deadline."""
         end_ms = self.now_ms + milliseconds
         self.settle()
-        while (deadline_ms := self.core.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+        while (deadline_ms := self._next_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
+            for late in [one for one in self._delayed if one[0] <= self.now_ms]:
+                self._delayed.remove(late)
+                self._inbox.append((late[1], late[2]))
             self.core.on_time(self.now_ms)
             self.settle()
         self.now_ms = end_ms
@@ -134,10 +147,15 @@ class World:
         self.settle()
         end_ms = self.now_ms + within_ms
         while not running.done and self.now_ms < end_ms:
-            deadline_ms = self.core.next_deadline_ms()
+            deadline_ms = self._next_ms()
             assert deadline_ms is not None, "the flow waits for nothing that will ever come"
             self.advance(max(deadline_ms - self.now_ms, 0))
         return running.result()
+
+    def _next_ms(self) -> float | None:
+        times = [late[0] for late in self._delayed]
+        deadline_ms = self.core.next_deadline_ms()
+        return min(times if deadline_ms is None else [*times, deadline_ms], default=None)
 
     def names(self) -> list[str]:
         return [api_keys.name_of(api_key) for _, api_key, _ in self.requests]
@@ -176,12 +194,19 @@ class World:
         if isinstance(fields, Exception):
             self._inbox.append((connection, fields))
             return
+        delay_ms = fields.delay_ms if isinstance(fields, Later) else 0.0
+        if isinstance(fields, Later):
+            fields = fields.fields
         body = (
             fields if isinstance(fields, bytes) else messages.encode_response(key, version, fields)
         )
-        self._inbox.append(
-            (connection, response_header(key, version, header.correlation_id) + body)
-        )
+        answer = response_header(key, version, header.correlation_id) + body
+        before = [due_ms for due_ms, other, _ in self._delayed if other is connection]
+        if delay_ms or before:  # a broker answers in order
+            due_ms = max([self.now_ms + delay_ms, *before])
+            self._delayed.append((due_ms, connection, answer))
+        else:
+            self._inbox.append((connection, answer))
 
     def _deliver(self, connection: Connection, frame: bytes | Exception) -> None:
         if connection.state == CLOSED:

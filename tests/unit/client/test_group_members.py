@@ -1,0 +1,347 @@
+"""Goal: members of a group get partitions and give them up when their application can know of it,
+by both protocols, and commits mean what they say. Method: a scripted coordinator, time as a number.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.client.consumer_errors import CommitFailedError
+from ottla.client.errors import AuthorizationError, ClientError
+from ottla.client.group_metadata import OffsetAndMetadata
+from ottla.protocol import api_keys as keys
+from ottla.protocol import error_codes as codes
+from tests.unit.client.consumer_world import ConsumerWorld
+from tests.unit.client.pure_world import Later
+
+
+@pytest.fixture(autouse=True)
+def _worlds_end() -> Iterator[None]:
+    yield
+    while ConsumerWorld.alive:
+        ConsumerWorld.alive.pop().machine.core.close()
+
+
+def member(*partitions: int, **settings: Any) -> ConsumerWorld:
+    world = ConsumerWorld(
+        {
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 1_000,
+            "enable_auto_commit": "false",
+            **settings,
+        }
+    )
+    for partition in range(4):
+        world.log("t", partition).append(b"%d" % partition)
+    world.group.assigned = [("t", partition) for partition in partitions]
+    world.subscribe("t")
+    return world
+
+
+def drain(world: ConsumerWorld, within_ms: float = 300) -> set[bytes]:
+    found: set[bytes] = set()
+    while values := world.values(within_ms):
+        found |= set(values)
+    return found
+
+
+def test_a_member_joins_and_reads_what_it_is_given() -> None:
+    world = member(0, 2)
+    assert drain(world) == {b"0", b"2"}
+    assert world.told == [("assigned", [("t", 0), ("t", 2)])]
+    first, second = world.group.joins
+    assert (first.member_id, second.member_id) == ("", "member-1")
+    assert [one.name for one in second.protocols] == ["range", "cooperative-sticky"]
+    assert second.rebalance_timeout_ms == 300_000
+
+
+def test_an_eager_member_gives_up_everything_first() -> None:
+    world = member(0, 1)
+    drain(world)
+    world.group.assigned = [("t", 1), ("t", 2)]
+    world.group.is_rebalancing = True
+    assert drain(world, 3_000) == {b"1", b"2"}, "nothing was committed"
+    assert world.told == [
+        ("assigned", [("t", 0), ("t", 1)]),
+        ("revoked", [("t", 0), ("t", 1)]),
+        ("assigned", [("t", 1), ("t", 2)]),
+    ]
+
+
+def test_a_cooperative_member_gives_up_what_it_loses_and_joins_again() -> None:
+    world = member(0, 1, partition_assignment_strategy="cooperative-sticky")
+    drain(world)
+    world.group.assigned = [("t", 1)]
+    world.group.is_rebalancing = True
+    drain(world, 3_000)
+    assert world.told == [
+        ("assigned", [("t", 0), ("t", 1)]),
+        ("revoked", [("t", 0)]),
+        ("assigned", []),
+        ("assigned", []),
+    ]
+    assert world.group.generation == 3, "one round to give up, one for whoever gets it"
+    assert set(world.machine.subscription.partitions) == {("t", 1)}
+
+
+def test_nothing_is_taken_from_an_application_that_does_not_poll() -> None:
+    world = member(0)
+    drain(world)
+    world.group.is_rebalancing = True
+    world.group.assigned = []
+    beats = len(world.group.beats)
+    world.pass_time(60_000)
+    assert world.told == [("assigned", [("t", 0)])]
+    assert len(world.group.joins) == 2
+    assert len(world.group.beats) > beats + 50, "it stays alive meanwhile"
+    drain(world)
+    assert world.told[1:] == [("revoked", [("t", 0)]), ("assigned", [])]
+
+
+def test_an_application_that_does_not_poll_for_too_long_leaves() -> None:
+    world = member(0, max_poll_interval_ms=10_000)
+    drain(world)
+    world.pass_time(9_000)
+    assert world.group.left == []
+    world.pass_time(5_000)
+    assert world.group.left == [world.group.member_id]
+    drain(world)
+    assert world.told[1:] == [("lost", [("t", 0)]), ("assigned", [("t", 0)])]
+
+
+def test_a_member_that_was_forgotten_loses_its_partitions_and_comes_back() -> None:
+    world = member(0)
+    drain(world)
+    world.group.forgets = True
+    drain(world, 3_000)
+    assert world.told[1:] == [("lost", [("t", 0)]), ("assigned", [("t", 0)])]
+
+
+def test_commits_bear_the_generation() -> None:
+    world = member(0)
+    drain(world)
+    machine = world.machine
+    world.world.run(machine.commit(machine.consumed(), 1e9))
+    assert world.committed == {("t", 0): 1}
+    sent = world.commits[-1]
+    assert (sent.member_id, sent.generation_id_or_member_epoch) == (world.group.member_id, 1)
+
+
+def test_a_commit_of_a_member_that_is_gone_fails() -> None:
+    world = member(0)
+    drain(world)
+    world.group.forgets = True
+    with pytest.raises(CommitFailedError):
+        world.world.run(world.machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    world.group.forgets = False
+    drain(world, 3_000)
+    assert ("lost", [("t", 0)]) in world.told
+
+
+def test_commits_are_automatic_once_the_application_came_back() -> None:
+    world = member(0, enable_auto_commit="true", auto_commit_interval_ms=1_000)
+    assert world.values() == [b"0"]
+    world.pass_time(20_000)
+    assert world.committed == {}, "nobody knows whether it has been processed"
+    world.poll(100)
+    world.pass_time(100)
+    assert world.committed == {("t", 0): 1}
+
+
+def test_what_was_processed_is_committed_before_it_is_given_up() -> None:
+    world = member(0, enable_auto_commit="true", auto_commit_interval_ms=1_000_000)
+    assert world.values() == [b"0"]
+    world.group.is_rebalancing = True
+    world.pass_time(5_000)
+    assert world.committed == {}
+    world.poll(1_000)
+    assert world.committed == {("t", 0): 1}
+    assert world.commits[-1].generation_id_or_member_epoch == 1
+
+
+def test_closing_commits_and_leaves() -> None:
+    world = member(0, enable_auto_commit="true")
+    drain(world)
+    world.world.run(world.machine.close(world.machine.consumed()))
+    assert world.committed == {("t", 0): 1}
+    assert world.group.left == [world.group.member_id]
+
+
+def test_a_static_member_does_not_leave() -> None:
+    world = member(0, group_instance_id="one")
+    drain(world)
+    world.world.run(world.machine.close(None))
+    assert world.group.left == []
+
+
+def test_what_a_group_refuses_is_raised_and_tried_again() -> None:
+    world = member(0)
+    answers = iter([codes.GROUP_AUTHORIZATION_FAILED])
+
+    def refusing(request: Any, version: int) -> Any:
+        code = next(answers, None)
+        return None if code is None else {**world.group.join(request, version), "error_code": code}
+
+    world.overrides[keys.JOIN_GROUP] = refusing
+    with pytest.raises(AuthorizationError):
+        world.poll()
+    assert drain(world) == {b"0"}
+
+
+def test_a_coordinator_that_moved_is_found() -> None:
+    world = member(0)
+    answers = iter([codes.NOT_COORDINATOR, codes.COORDINATOR_LOAD_IN_PROGRESS])
+
+    def moving(request: Any, version: int) -> Any:
+        code = next(answers, None)
+        return None if code is None else {**world.group.join(request, version), "error_code": code}
+
+    world.overrides[keys.JOIN_GROUP] = moving
+    assert drain(world, 5_000) == {b"0"}
+
+
+def test_other_topics_mean_another_round() -> None:
+    world = member(0)
+    drain(world)
+    world.log("u").append(b"u")
+    world.group.assigned = [("u", 0)]
+    world.subscribe("u")
+    assert drain(world) == {b"u"}
+    assert world.told[-1] == ("assigned", [("u", 0)])
+
+
+def test_more_partitions_mean_another_round() -> None:
+    world = member(0)
+    drain(world)
+    joins = len(world.group.joins)
+    world.log("t", 4).append(b"4")
+    world.group.assigned = [("t", 4)]
+    world.machine.core.metadata.request_update()
+    assert b"4" in drain(world, 3_000)
+    assert len(world.group.joins) > joins
+
+
+# -- the newer protocol ----------------------------------------------------------------------------
+
+
+def new_member(*partitions: int, **settings: Any) -> ConsumerWorld:
+    world = ConsumerWorld(
+        {
+            "group_id": "g",
+            "group_protocol": "consumer",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": "false",
+            **settings,
+        }
+    )
+    topic_id = uuid.UUID(int=7)
+    for partition in range(4):
+        world.log("t", partition).append(b"%d" % partition)
+    usual = world._metadata
+
+    def with_id(request: Any, version: int) -> Any:
+        fields = usual(request, version)
+        for topic in fields["topics"]:
+            topic["topic_id"] = topic_id
+        return fields
+
+    def by_id(request: Any, version: int) -> Any:
+        for topic in request.topics:
+            topic.topic = "t"
+        answer = world._fetch(request, version)
+        fields = answer.fields if isinstance(answer, Later) else answer
+        for topic in fields["responses"]:
+            topic["topic_id"] = topic_id
+        return answer
+
+    world.overrides[keys.METADATA] = with_id
+    world.overrides[keys.FETCH] = by_id
+    world.group.target = [(topic_id, partition) for partition in partitions]
+    world.subscribe("t")
+    return world
+
+
+def give(world: ConsumerWorld, *partitions: int) -> None:
+    world.group.target = [(uuid.UUID(int=7), partition) for partition in partitions]
+    world.group.epoch += 1
+    # The next heartbeat of the old epoch is answered with the new one.
+    usual = world.group.consumer_heartbeat
+
+    def bumped(request: Any, version: int) -> Any:
+        if request.member_epoch == world.group.epoch - 1:
+            request.member_epoch = world.group.epoch
+        return usual(request, version)
+
+    world.overrides[keys.CONSUMER_GROUP_HEARTBEAT] = bumped
+
+
+def test_the_broker_gives_partitions_by_heartbeat() -> None:
+    world = new_member(0, 1)
+    assert drain(world) == {b"0", b"1"}
+    first, *_, last = world.group.beats
+    assert (first.member_epoch, first.member_id) == (0, "my-id")
+    assert first.subscribed_topic_names == ["t"]
+    assert first.topic_partitions == []
+    assert last.subscribed_topic_names is None, "what is known is not said again"
+    owned = [beat.topic_partitions for beat in world.group.beats if beat.topic_partitions]
+    assert [sorted(one.partitions) for one in owned[-1]] == [[0, 1]]
+
+
+def test_a_new_target_is_reached_while_the_application_polls() -> None:
+    world = new_member(0, 1)
+    drain(world)
+    give(world, 1, 2)
+    world.pass_time(20_000)
+    assert len(world.told) == 1, "it does not poll"
+    drain(world, 6_000)
+    assert world.told[1:] == [("revoked", [("t", 0)]), ("assigned", [("t", 2)])]
+
+
+def test_a_fenced_member_loses_everything_and_joins_anew() -> None:
+    world = new_member(0)
+    drain(world)
+    world.group.forgets = True
+    world.group.target = None
+    world.pass_time(5_500)
+    world.group.target = [(uuid.UUID(int=7), 0)]
+    drain(world, 6_000)
+    assert world.told[1:] == [("lost", [("t", 0)]), ("assigned", [("t", 0)])]
+    assert [beat.member_epoch for beat in world.group.beats].count(0) == 2
+
+
+def test_leaving_says_so_by_its_epoch() -> None:
+    for instance, epoch in ((None, -1), ("one", -2)):
+        world = new_member(0, group_instance_id=instance)
+        drain(world)
+        world.world.run(world.machine.close(None))
+        assert world.group.beats[-1].member_epoch == epoch
+
+
+def test_a_new_member_that_is_not_polled_leaves_and_comes_back() -> None:
+    world = new_member(0, max_poll_interval_ms=10_000)
+    drain(world)
+    world.pass_time(30_000)
+    assert world.group.left == ["my-id"]
+    world.group.target = [(uuid.UUID(int=7), 0)]
+    drain(world, 3_000)
+    assert world.told[1:] == [("lost", [("t", 0)]), ("assigned", [("t", 0)])]
+
+
+def test_what_the_newer_protocol_refuses_is_raised() -> None:
+    world = new_member(0)
+    answers = iter([codes.UNSUPPORTED_ASSIGNOR])
+
+    def refusing(request: Any, version: int) -> Any:
+        code = next(answers, None)
+        if code is None:
+            return None
+        return {**world.group.consumer_heartbeat(request, version), "error_code": code}
+
+    world.overrides[keys.CONSUMER_GROUP_HEARTBEAT] = refusing
+    with pytest.raises(ClientError, match="UNSUPPORTED_ASSIGNOR"):
+        world.poll()
