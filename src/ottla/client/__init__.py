@@ -12,30 +12,39 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.client.admin_values import NewTopic
+    from ottla.client.consumer import Consumer
+    from ottla.client.consumer_offsets import ListedOffset
     from ottla.client.delivery import RecordMetadata
+    from ottla.client.fetch_records import Record
     from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
     from ottla.client.producer import Delivery, Producer
     from ottla.client.transactions import PreparedTransaction
 
 __all__ = [
     "Admin",
+    "Consumer",
     "Delivery",
     "GroupMetadata",
+    "ListedOffset",
     "NewTopic",
     "OffsetAndMetadata",
     "PreparedTransaction",
     "Producer",
+    "Record",
     "RecordMetadata",
 ]
 
 _HOMES = {
     "Admin": "ottla.client.admin",
-    "NewTopic": "ottla.client.admin_values",
+    "Consumer": "ottla.client.consumer",
     "Delivery": "ottla.client.producer",
     "GroupMetadata": "ottla.client.group_metadata",
+    "ListedOffset": "ottla.client.consumer_offsets",
+    "NewTopic": "ottla.client.admin_values",
     "OffsetAndMetadata": "ottla.client.group_metadata",
     "PreparedTransaction": "ottla.client.transactions",
     "Producer": "ottla.client.producer",
+    "Record": "ottla.client.fetch_records",
     "RecordMetadata": "ottla.client.delivery",
 }
 

@@ -19,7 +19,7 @@ from ottla.client.consumer_offsets import NOT_FOUND, ListedOffset
 from ottla.client.consumer_partitions import EARLIEST, LATEST
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.fetch_records import Deserializers, Record
-from ottla.client.group_metadata import OffsetAndMetadata
+from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 
 Partitions = TopicPartition | Iterable[TopicPartition]
 OffsetsToCommit = (
@@ -67,6 +67,17 @@ class ConsumerCalls:
     def paused(self) -> frozenset[TopicPartition]:
         states = self._machine.subscription.partitions
         return frozenset(key for key, state in states.items() if state.paused)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group, for a producer's `send_offsets`."""
+        self._machine.require_group()
+        identity = self._machine.identity()
+        return GroupMetadata(
+            self._settings.group_id or "",
+            identity.generation,
+            identity.member_id,
+            identity.instance_id,
+        )
 
     # ------------------------------------------------------------------------------- arguments
 

@@ -1,6 +1,6 @@
 """The consumer as a machine without IO: subscription, membership, positions, fetches, commits.
 
-Owns how these play together; the shells (`consumer`, `consumer_aio`) only wait and call back. The
+Owns how these play together; the shells (`consumer`, `aio_consumer`) only wait and call back. The
 application drives it by polling: while it is inside of a poll its callbacks run and partitions may
 be taken from it, and what it polled before counts as processed.
 
@@ -83,7 +83,7 @@ class ConsumerMachine:
                 self.core,
                 self._coordinators,
                 settings.group_id,
-                self._identity,
+                self.identity,
                 require_stable=read_committed,
             )
             self.commits.on_ousted = self._on_ousted
@@ -188,8 +188,7 @@ class ConsumerMachine:
             self.member.on_metadata_changed()
 
     def _on_turn_end(self) -> None:
-        if self.positions.look():
-            self.core.scheduler.run()
+        self.positions.look()
         self.fetcher.send_fetches()
 
     # ------------------------------------------------------------------------------- polling
@@ -314,7 +313,7 @@ class ConsumerMachine:
         if self.member is not None:
             self.member.on_ousted(code)
 
-    def _identity(self) -> MemberIdentity:
+    def identity(self) -> MemberIdentity:
         return MemberIdentity() if self.member is None else self.member.identity()
 
     # ------------------------------------------------------------------------------- commits

@@ -93,15 +93,11 @@ class Positions:
 
     # ------------------------------------------------------------------------------- asking
 
-    def look(self) -> bool:
+    def look(self) -> None:
         """At the end of a turn: begins what there is to do, if nothing is under way."""
-        if self._flow is not None or not any(
-            map(_is_unsettled, self._subscription.partitions.values())
-        ):
-            return False
-        self._flow = self._core.spawn(self._settle_all())
-        self._flow.when_done(self._on_done)
-        return True
+        if self._flow is None and any(map(_is_unsettled, self._subscription.partitions.values())):
+            self._flow = self._core.spawn(self._settle_all())
+            self._flow.when_done(self._on_done)
 
     def ask_again(self) -> None:
         """What only the application could decide is asked once more, and raised again."""
