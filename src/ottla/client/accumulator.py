@@ -91,6 +91,7 @@ class Accumulator:
         self._last_number += 1
         batch.number = (self._last_number,)
         lane.waiting.append(batch)
+        lane.order.append(batch)
         self.by_age.append(batch)
         self.unfinished += 1
 

@@ -2,8 +2,9 @@
 
 Owns the order of one partition and the numbers of an idempotent producer in it. A batch gets its
 sequence when it is first sent and keeps it until its outcome is known; one that must be sent again
-goes back to the front. While any batch waits to be sent again, only the oldest unresolved one is on
-the wire, so that nothing can overtake it.
+goes back to the front. While any batch waits to be sent again, only the oldest unresolved one is
+sent, so that nothing can overtake it. And never are more than five sent from the oldest unresolved
+one on: brokers remember five batches of a producer, and would not know an older one again.
 
 When the numbers cannot go on (a gap, or an outcome that nobody will ever know), a new epoch begins,
 but only when no batch that would be sent again in it can be in the log already: those whose answer
@@ -22,19 +23,21 @@ from ottla.records.compression import NONE
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 _SEQUENCE_HALF = 1 << 30
+_REMEMBERED_BATCHES = 5
 
 
 class Lane:
     __slots__ = (
         "acked_sequence",
         "epoch",
-        "is_in_transaction",
         "needs_new_epoch",
+        "next_ordinal",
         "next_sequence",
         "not_before_ms",
         "numbered",
         "on_wire",
         "open",
+        "order",
         "partition",
         "producer_id",
         "queued_at",
@@ -45,6 +48,7 @@ class Lane:
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
+        self.order: deque[ProducerBatch] = deque()  # all that are not done, and done ones behind
         self.waiting: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None  # the last of those that wait, while it takes more
         self.numbered: deque[ProducerBatch] = deque()
@@ -54,9 +58,9 @@ class Lane:
         self.producer_id = -1
         self.epoch = -1
         self.next_sequence = 0
+        self.next_ordinal = 0
         self.acked_sequence = -1
         self.needs_new_epoch = False
-        self.is_in_transaction = False
 
     # -------------------------------------------------------------------------------- sending
 
@@ -69,9 +73,14 @@ class Lane:
             return None
         if self.needs_new_epoch:
             return None if self.on_wire else self._first_in_doubt()
-        if batch.sequence != NO_SEQUENCE and self.numbered[0] is not batch:
-            return None
-        return batch
+        if batch.sequence == NO_SEQUENCE:
+            return None if self._is_far_ahead() else batch
+        return batch if self.numbered[0] is batch else None
+
+    def _is_far_ahead(self) -> bool:
+        return bool(self.numbered) and (
+            self.next_ordinal - self.numbered[0].ordinal >= _REMEMBERED_BATCHES
+        )
 
     def _is_first_of_epoch(self) -> bool:
         """A broker that knows nothing of a producer takes whatever sequence comes first: until it
@@ -92,6 +101,8 @@ class Lane:
         batch.epoch = epoch
         batch.sequence = self.next_sequence
         self.next_sequence = (self.next_sequence + batch.count) & _SEQUENCE_MASK
+        batch.ordinal = self.next_ordinal
+        self.next_ordinal += 1
         self.numbered.append(batch)
         return True
 
@@ -147,6 +158,10 @@ class Lane:
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """A batch that was split: its parts stand where it stood, with its numbers."""
+        place = self.order.index(batch)
+        del self.order[place]
+        for index, part in enumerate(parts):
+            self.order.insert(place + index, part)
         if batch.sequence != NO_SEQUENCE:
             place = self.numbered.index(batch)
             del self.numbered[place]
@@ -164,6 +179,13 @@ class Lane:
         if batch.sequence != NO_SEQUENCE:
             self.numbered.remove(batch)
             self.needs_new_epoch = True
+
+    def take_done(self) -> list[ProducerBatch]:
+        """Those of which it can be told now what became of them: nothing before them is open."""
+        done = []
+        while self.order and self.order[0].done:
+            done.append(self.order.popleft())
+        return done
 
     # --------------------------------------------------------------------------------- epochs
 

@@ -79,6 +79,7 @@ class ProducerBatch:
         "may_be_stored",
         "number",
         "on_wire",
+        "ordinal",
         "parts",
         "producer_id",
         "records",
@@ -104,6 +105,7 @@ class ProducerBatch:
         self.producer_id = -1
         self.epoch = -1
         self.sequence = NO_SEQUENCE
+        self.ordinal = 0  # in the row of numbered batches of its lane
         self.attempts = 0
         self.on_wire = False
         # Whether an attempt ended without an answer: then it may be in the log, until a broker
@@ -249,6 +251,7 @@ class ProducerBatch:
                 part.is_transactional = self.is_transactional
                 part.attempts = self.attempts
                 part.number = (*self.number, len(parts))
+                part.ordinal = self.ordinal
                 part.append(*values)
                 parts.append(part)
         parts[0].charged_bytes = self.charged_bytes

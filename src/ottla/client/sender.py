@@ -450,8 +450,9 @@ class Sender:
 
     def _finish(self, batch: ProducerBatch) -> None:
         self._accumulator.on_done(batch)
-        if batch.callbacks is not None:
-            self.on_done(batch)
+        for one in batch.lane.take_done():
+            if one.callbacks is not None:
+                self.on_done(one)
 
     def fail_all(self, error: OttlaError, *, unsent_only: bool = False) -> None:
         """Gives up what is left: all of it, or what has never been sent."""
