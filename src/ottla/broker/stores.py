@@ -23,10 +23,6 @@ class OpenStore:
     is_cluster: bool
 
 
-def is_cluster(config: BrokerConfig) -> bool:
-    return bool(config.get_optional_str("zookeeper.connect"))
-
-
 def open_store(config: BrokerConfig, directory: str, clock: Clock, pool: Pool) -> OpenStore:
     """May block: it connects. Raises what the stores raise."""
     settings = parse_zookeeper(config)
@@ -40,7 +36,7 @@ def open_store(config: BrokerConfig, directory: str, clock: Clock, pool: Pool) -
 
 def check_identity(config: BrokerConfig) -> None:
     """Two brokers of a cluster that leave their ids to the default would both be broker 0."""
-    if is_cluster(config) and not config.is_set("node.id"):
+    if config.is_of_cluster() and not config.is_set("node.id"):
         raise ConfigError("node.id must be set in a cluster: every broker needs one of its own")
 
 

@@ -5,12 +5,13 @@ Without a list of partitions every one is meant, and only those that needed an e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.base.ids import TopicPartition
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_controller, topic_settings
+from ottla.handlers.controller_answer import Fields, ask_in_parts, topic_settings
 from ottla.metadata.controller import Decision, PartitionResult, decide_elect_leaders
 from ottla.metadata.elections import PREFERRED, UNCLEAN, partitions_to_elect
 from ottla.metadata.image import MetadataImage
@@ -25,11 +26,12 @@ Results = list[PartitionResult]
 def handle(context: Context, request: Any) -> Deferred[Fields]:
     election_type = request.election_type
 
-    def decide(image: MetadataImage) -> Decision[Results]:
-        wanted = _wanted(request)
-        if wanted is None:
-            wanted = partitions_to_elect(image, election_type)
-        return decide_elect_leaders(image, wanted, election_type, topic_settings(context, image))
+    wanted = _wanted(request)
+    if wanted is None:
+        wanted = partitions_to_elect(context.services.image, election_type)
+
+    def decide(image: MetadataImage, part: Sequence[TopicPartition]) -> Decision[Results]:
+        return decide_elect_leaders(image, part, election_type, topic_settings(context, image))
 
     def respond(results: Results) -> Fields:
         if election_type not in (PREFERRED, UNCLEAN):
@@ -43,7 +45,7 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         results = [PartitionResult(topic, index, code, message) for topic, index in asked]
         return _answer(code, _as_asked(request, results))
 
-    return ask_controller(context, decide, respond, refuse)
+    return ask_in_parts(context, wanted, decide, respond, refuse)
 
 
 def _wanted(request: Any) -> list[TopicPartition] | None:

@@ -5,11 +5,12 @@ v1 lets the client forbid that the number of replicas changes (KIP-860).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_controller, topic_settings
+from ottla.handlers.controller_answer import Fields, ask_in_parts, topic_settings
 from ottla.metadata.controller import (
     Decision,
     PartitionResult,
@@ -30,10 +31,12 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         for partition in topic.partitions
     ]
 
-    def decide(image: MetadataImage) -> Decision[list[PartitionResult]]:
+    def decide(
+        image: MetadataImage, part: Sequence[Reassignment]
+    ) -> Decision[list[PartitionResult]]:
         return decide_alter_reassignments(
             image,
-            moves,
+            part,
             topic_settings(context, image),
             allow_factor_change=request.allow_replication_factor_change,
         )
@@ -46,7 +49,7 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         results = [PartitionResult(move.topic, move.partition, code, message) for move in moves]
         return _answer(request, code, message, results)
 
-    return ask_controller(context, decide, respond, refuse)
+    return ask_in_parts(context, moves, decide, respond, refuse)
 
 
 def _answer(request: Any, code: int, message: str | None, results: list[PartitionResult]) -> Fields:

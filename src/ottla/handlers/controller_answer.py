@@ -7,7 +7,7 @@ other refusal; only an error of the program itself goes on to the connection.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ottla.base.deferred import Deferred
@@ -15,12 +15,14 @@ from ottla.base.errors import OttlaError, ProtocolError, StorageError
 from ottla.handlers.context import Context
 from ottla.metadata.controller import Decision
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.partition_writes import PARTITIONS_MAX
 from ottla.metadata.topic_settings import TopicSettings, settings_of
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, message_of
 
 log = logging.getLogger("ottla.handlers")
 
 R = TypeVar("R")
+T = TypeVar("T")
 Fields = dict[str, Any]
 
 
@@ -47,6 +49,38 @@ def ask_controller(
         answer.resolve(fields)
 
     context.services.controller.submit(decide).when_done(done)
+    return answer
+
+
+def ask_in_parts(
+    context: Context,
+    items: Sequence[T],
+    decide: Callable[[MetadataImage, Sequence[T]], Decision[list[R]]],
+    respond: Callable[[list[R]], Fields],
+    refuse: Callable[[int, str | None], Fields],
+) -> Deferred[Fields]:
+    """As `ask_controller`, for as many items as a client likes: a commit does not hold more than
+    some hundred partitions. Where a part can't be done, what was done before it stays done."""
+    answer: Deferred[Fields] = Deferred()
+    results: list[R] = []
+
+    def next_part(first: int) -> None:
+        part = items[first : first + PARTITIONS_MAX]
+
+        def gathered(of_part: list[R]) -> Fields:
+            results.extend(of_part)
+            return respond(results) if first + len(part) >= len(items) else {}
+
+        def done(outcome: Deferred[Fields]) -> None:
+            if outcome.error() is None and outcome.result() == {}:
+                next_part(first + len(part))
+            else:
+                outcome.tell(answer)
+
+        asked = ask_controller(context, lambda image: decide(image, part), gathered, refuse)
+        asked.when_done(done)
+
+    next_part(0)
     return answer
 
 

@@ -44,7 +44,7 @@ def describe_partition(
     leader, code = state.leader, NONE
     if leader not in reachable:
         # A leader that is there but has no such listener is a matter of configuration (KIP-103).
-        code = LISTENER_NOT_FOUND if leader in image.brokers else LEADER_NOT_AVAILABLE
+        code = LISTENER_NOT_FOUND if image.is_live(leader) else LEADER_NOT_AVAILABLE
         leader = NO_LEADER
     return {
         "error_code": code,

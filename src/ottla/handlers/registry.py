@@ -60,6 +60,7 @@ SERVED: dict[int, tuple[str, int, int]] = {
     57: ("api_57_update_features", 0, 2),
     60: ("api_60_describe_cluster", 0, 2),
     61: ("api_61_describe_producers", 0, 0),
+    64: ("api_64_unregister_broker", 0, 0),
     65: ("api_65_describe_transactions", 0, 0),
     66: ("api_66_list_transactions", 0, 2),
     68: ("api_68_consumer_group_heartbeat", 0, 1),

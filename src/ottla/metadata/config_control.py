@@ -19,6 +19,7 @@ from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.definition import Definitions
 from ottla.metadata.decision import Decision, decided
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.min_in_sync import MinInSyncAfter, check_min_in_sync, kept_when_replaced
 from ottla.metadata.store import Check, Operation, Write
 from ottla.protocol.error_codes import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
 
@@ -79,7 +80,11 @@ def decide_alter_configs(
     broker: ThisBroker,
     validate_only: bool = False,
 ) -> Decision[list[ConfigResult]]:
-    results, writes = _decide(image, changes, broker, lambda resource: {})
+    def base(resource: _Resource) -> Mapping[str, str]:
+        is_clusters = resource.path == paths.broker_configs("")
+        return kept_when_replaced(image, resource.current) if is_clusters else {}
+
+    results, writes = _decide(image, changes, broker, base)
     return decided(image, [] if validate_only else writes, results)
 
 
@@ -99,6 +104,7 @@ def _decide(
     times = Counter((change.resource_type, change.resource_name) for change in changes)
     results = []
     writes: list[Operation] = []
+    after_all = MinInSyncAfter(image, current_broker_config(image, broker))
     for change in changes:
         key = (change.resource_type, change.resource_name)
         result = ConfigResult(*key)
@@ -112,7 +118,11 @@ def _decide(
             result.error_code, result.error_message = error.code, error.message
         else:
             writes += _writes(resource, after)
-    return results, writes
+            if change.resource_type == TOPIC:
+                after_all.topics[change.resource_name] = after
+            elif change.resource_type == BROKER and not change.resource_name:
+                after_all.cluster_wide = after
+    return results, [*writes, *after_all.operations()]
 
 
 def _check_once(times: int) -> None:
@@ -163,11 +173,13 @@ def _broker(image: MetadataImage, broker: ThisBroker, name: str) -> _Resource:
         name = str(broker.broker_id)
     current = current_broker_config(image, broker)
 
-    def validate(after: Mapping[str, str]) -> None:
-        alter.validate_dynamic_broker_configs(after, bool(name), current=current)
-
     path = paths.broker_configs(name)
     own = image.broker_configs.get(name, {})
+
+    def validate(after: Mapping[str, str]) -> None:
+        alter.validate_dynamic_broker_configs(after, bool(name), current=current)
+        check_min_in_sync(image, own, after, per_broker=bool(name))
+
     return _Resource(definitions.BROKER, own, path, image.version_of(path), validate)
 
 

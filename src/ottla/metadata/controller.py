@@ -18,6 +18,7 @@ from ottla.metadata.elections import PartitionResult, decide_elect_leaders
 from ottla.metadata.features import FeaturesResult, FeatureUpdate, decide_update_features
 from ottla.metadata.producer_ids import decide_producer_id_block
 from ottla.metadata.reassignment import Reassignment, decide_alter_reassignments
+from ottla.metadata.registrations import decide_unregister
 from ottla.metadata.topics_control import (
     CreateResult,
     DeleteResult,
@@ -55,5 +56,6 @@ __all__ = [
     "decide_elect_leaders",
     "decide_incremental_alter_configs",
     "decide_producer_id_block",
+    "decide_unregister",
     "decide_update_features",
 ]

@@ -19,6 +19,7 @@ from ottla.protocol.error_codes import (
     INVALID_REQUEST,
     KAFKA_STORAGE_ERROR,
     NONE,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from tests.unit.handlers.fakes import FakeServices, ask, create_topic, versions_of
 
@@ -97,3 +98,18 @@ def test_a_store_that_fails(version: int) -> None:
     if version >= 1:
         assert answer["error_code"] == KAFKA_STORAGE_ERROR
     assert codes(elect(services, version, None)) == {}
+
+
+def test_more_than_one_commit_holds_are_elected_in_parts() -> None:
+    services = FakeServices(brokers=(1, 2))
+    create_topic(services, "t", *[(2, 1)] * 450)
+    store, controller = services.controller.store, services.controller
+    content = nodes.partition_state(1, StateContent(1, 1, (2, 1), (), ()))
+    writes = [Write(paths.partition_state("t", index), content, None) for index in range(450)]
+    controller.image = apply(controller.image, store.commit(writes))
+    commits = controller.commits
+    answer = elect(services, 2, {"t": [*range(450), 999]})
+    assert controller.commits - commits == 3
+    told = codes(answer)["t"]
+    assert told == [(index, NONE) for index in range(450)] + [(999, UNKNOWN_TOPIC_OR_PARTITION)]
+    assert all(one.leader == 2 for one in services.image.topics["t"].partitions.values())

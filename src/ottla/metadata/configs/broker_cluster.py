@@ -25,12 +25,58 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         5000,
         about="How often the high watermarks are written to disk.",
     ),
+    boolean(
+        "auto.leader.rebalance.enable",
+        True,
+        about="Whether leaderships go back to the first replica of each list from time to time.",
+    ),
+    boolean(
+        "controlled.shutdown.enable",
+        True,
+        about="Whether a broker that stops hands over first what others can lead.",
+    ),
+    integer(
+        "controlled.shutdown.max.retries",
+        3,
+        about=(
+            "With controlled.shutdown.retry.backoff.ms: how long handing over may take, which is "
+            "one more than this times that."
+        ),
+        hidden=True,
+    ),
+    long(
+        "controlled.shutdown.retry.backoff.ms",
+        5000,
+        about="See controlled.shutdown.max.retries.",
+        hidden=True,
+    ),
+    long(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        at_least(1),
+        about="How often the controller looks for leaderships that are to go back.",
+    ),
+    integer(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        about=(
+            "Where it is set, leaderships go back to a broker only if more than so many percent of "
+            "them are elsewhere; otherwise all do, as in Kafka 4."
+        ),
+        hidden=True,
+    ),
+    boolean(
+        "unclean.leader.election.enable",
+        False,
+        about=(
+            "Whether a partition without any in-sync replica alive is led by another one, which "
+            "may lose records that were acknowledged; otherwise it waits."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
     *without_effect(
         REPLICATION,
-        boolean("auto.leader.rebalance.enable", True),
-        boolean("controlled.shutdown.enable", True),
         integer("controller.socket.timeout.ms", 30_000),
-        long("leader.imbalance.check.interval.seconds", 300, at_least(1)),
         integer("num.replica.alter.log.dirs.threads", None),
         integer("num.replica.fetchers", 1, at_least(1), mode=CLUSTER_WIDE),
         integer("replica.fetch.backoff.ms", 1000, at_least(0)),
@@ -42,7 +88,6 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         integer("replica.socket.receive.buffer.bytes", 65_536),
         integer("replica.socket.timeout.ms", 30_000),
         integer("request.timeout.ms", 30_000),
-        boolean("unclean.leader.election.enable", False, mode=CLUSTER_WIDE),
         long("unclean.leader.election.interval.ms", 300_000, at_least(1), hidden=True),
     ),
     *without_effect(

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ottla.base.errors import ConfigError, InvariantError
-from ottla.metadata.configs.definitions import BROKER, find_broker_definition
+from ottla.metadata.configs.definitions import BROKER, IN_A_CLUSTER, find_broker_definition
 from ottla.metadata.configs.values import ConfigValue
 
 _DEFAULTS: dict[str, ConfigValue] = {
     name: definition.default for name, definition in BROKER.by_name.items()
 }
+_IN_A_CLUSTER: dict[str, ConfigValue] = {**_DEFAULTS, **IN_A_CLUSTER}
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _NOTHING: Mapping[str, str] = {}
@@ -44,7 +45,7 @@ class BrokerConfig:
         parsed = {name: _parse(name, text) for name, text in self.static.items()}
         for level in (self.cluster_wide, self.per_broker):
             self._override(parsed, level)
-        self._named = {**_DEFAULTS, **parsed}
+        self._named = {**(_IN_A_CLUSTER if self.is_of_cluster() else _DEFAULTS), **parsed}
         self._effective = _effective(self._named)
 
     def with_dynamic(
@@ -52,6 +53,13 @@ class BrokerConfig:
     ) -> BrokerConfig:
         """The same file under other settings of the cluster and of this broker."""
         return BrokerConfig(self.static, cluster_wide=cluster_wide, per_broker=per_broker)
+
+    def is_of_cluster(self) -> bool:
+        """Whether metadata is shared with other brokers; some defaults depend on it."""
+        return bool(self.static.get("zookeeper.connect", "").strip())
+
+    def default_of(self, name: str) -> ConfigValue:
+        return (_IN_A_CLUSTER if self.is_of_cluster() else _DEFAULTS).get(name)
 
     def get_int(self, name: str) -> int:
         value = self._effective[name]

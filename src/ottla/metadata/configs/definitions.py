@@ -81,7 +81,7 @@ BROKER_DEFAULT_OF_TOPIC = {
 }
 
 # Where our default is not Kafka's: the value that Kafka has, and why ours is another.
-_ONE_NODE = "one node without a cluster has one replica to give"
+_ONE_NODE = "one node without a cluster has one replica to give; in a cluster it is Kafka's"
 _FLOOD = "a flood of connections must not take the broker down"
 _OWN_PLACE = "Ottla starts without a configuration file"
 DIFFERENT_DEFAULTS: dict[str, tuple[str | None, str]] = {
@@ -101,6 +101,13 @@ DIFFERENT_DEFAULTS: dict[str, tuple[str | None, str]] = {
     "transaction.state.log.min.isr": ("2", _ONE_NODE),
     "transaction.state.log.replication.factor": ("3", _ONE_NODE),
 }
+
+IN_A_CLUSTER: dict[str, int] = {
+    name: int(kafkas)
+    for name, (kafkas, reason) in DIFFERENT_DEFAULTS.items()
+    if reason == _ONE_NODE and kafkas is not None
+}
+"""Defaults of a broker that belongs to a cluster: Kafka's."""
 
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(.+)")
 # These may carry a SASL mechanism between the listener and the name.

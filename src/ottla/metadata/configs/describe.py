@@ -168,8 +168,9 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
         found += [Synonym(each, level[each], source) for each in names if each in level]
     for each in names:
         definition = BROKER.find(each)
-        if definition is not None and definition.default is not None:
-            found.append(Synonym(each, definition.render(definition.default), DEFAULT))
+        default = config.default_of(each)
+        if definition is not None and default is not None:
+            found.append(Synonym(each, definition.render(default), DEFAULT))
     first = next((index for index, each in enumerate(found) if each.name == name), len(found))
     return found[first:]
 

@@ -180,3 +180,23 @@ def test_what_goes_together() -> None:
     config = BrokerConfig({"max.connections.per.ip": "0", **overrides})
     check_together(config)
     assert connections_per_ip_overrides(config) == {"127.0.0.1": 5, "::1": 7}
+
+
+@pytest.mark.parametrize(
+    ("name", "alone", "in_cluster"),
+    [
+        ("offsets.topic.replication.factor", 1, 3),
+        ("transaction.state.log.replication.factor", 1, 3),
+        ("transaction.state.log.min.isr", 1, 2),
+        ("min.insync.replicas", 1, 1),
+        ("default.replication.factor", 1, 1),
+    ],
+)
+def test_internal_topics_have_kafkas_replicas_in_a_cluster(
+    name: str, alone: int, in_cluster: int
+) -> None:
+    cluster = {"zookeeper.connect": "localhost:2181/ottla"}
+    assert BrokerConfig({}).get_int(name) == alone
+    assert BrokerConfig(cluster).get_int(name) == in_cluster
+    assert BrokerConfig({**cluster, name: "5"}).get_int(name) == 5
+    assert BrokerConfig(cluster).with_dynamic({}, {}).default_of(name) == in_cluster

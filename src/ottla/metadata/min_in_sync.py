@@ -1,0 +1,89 @@
+"""min.insync.replicas and who is eligible to lead (KIP-966): what a change of it has to look after.
+
+Who is eligible has everything that was committed, because nothing was since the in-sync set became
+smaller than min.insync.replicas. When the setting is lowered, that may end at once: so whoever is
+eligible only by the old number loses it in the very commit that brings the new one.
+
+Where there are several brokers the number is the cluster's (`bootstrap`), for all must agree on it:
+it can be changed for all brokers or for a topic, but not for one broker, and not be taken away.
+Kafka says so in the same words. Who replaces all settings of the cluster keeps this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.configs.refusals import InvalidConfig
+from ottla.metadata.image import MetadataImage, TopicImage
+from ottla.metadata.partition_rules import PartitionChange
+from ottla.metadata.partition_writes import PartitionWrites
+from ottla.metadata.store import Operation
+from ottla.metadata.topic_settings import MIN_IN_SYNC, TopicSettings
+from ottla.protocol.error_codes import INVALID_CONFIG
+
+
+def check_min_in_sync(
+    image: MetadataImage, before: Mapping[str, str], after: Mapping[str, str], *, per_broker: bool
+) -> None:
+    """Raises InvalidConfig."""
+    if len(image.brokers) < 2:
+        return
+    if per_broker and before.get(MIN_IN_SYNC) != after.get(MIN_IN_SYNC):
+        raise InvalidConfig(
+            INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        )
+    if not per_broker and MIN_IN_SYNC in before and MIN_IN_SYNC not in after:
+        raise InvalidConfig(
+            INVALID_CONFIG,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        )
+
+
+def kept_when_replaced(image: MetadataImage, current: Mapping[str, str]) -> dict[str, str]:
+    """Of the settings of the cluster, when all of them are replaced."""
+    if len(image.brokers) < 2 or MIN_IN_SYNC not in current:
+        return {}
+    return {MIN_IN_SYNC: current[MIN_IN_SYNC]}
+
+
+@dataclass(slots=True)
+class MinInSyncAfter:
+    """The settings as they will be; `operations` is what follows from them for partitions."""
+
+    image: MetadataImage
+    config: BrokerConfig
+    topics: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    cluster_wide: Mapping[str, str] | None = None
+
+    def operations(self) -> list[Operation]:
+        if not self.topics and self.cluster_wide is None:
+            return []
+        before, after = TopicSettings(self.config), self._settings_after()
+        writes = PartitionWrites(self.image)
+        for topic, configs in self._touched():
+            future = TopicImage(topic.name, topic.topic_id, topic.partitions, configs)
+            in_sync_min = after.min_in_sync(future)
+            if in_sync_min >= before.min_in_sync(topic):
+                continue
+            for index, state in topic.partitions.items():
+                if state.eligible:
+                    change = PartitionChange(state, self.image.may_lead, in_sync_min)
+                    writes.add(topic, index, change.built())
+        return writes.operations()
+
+    def _touched(self) -> Iterator[tuple[TopicImage, Mapping[str, str]]]:
+        """Topics whose number may be another one, with the settings they will have."""
+        if self.cluster_wide is None:
+            for name, configs in self.topics.items():
+                yield self.image.topics[name], configs
+        else:
+            for name, topic in self.image.topics.items():
+                yield topic, self.topics.get(name, topic.configs)
+
+    def _settings_after(self) -> TopicSettings:
+        if self.cluster_wide is None:
+            return TopicSettings(self.config)
+        return TopicSettings(self.config.with_dynamic(self.cluster_wide, self.config.per_broker))
