@@ -49,7 +49,9 @@ def knock(one: GroupWire, *args: Any, **options: Any) -> tuple[Any, int]:
     with GroupWire("{}:{}".format(*one.socket.getpeername()), one.group) as witness:
         before = len(witness.describe().members)
         sent = one.send_join(*args, **options)
-        wait_until(lambda: len(witness.describe().members) > before, 10, "the join is seen")
+        wait_until(
+            lambda: len(witness.describe().members) > before, SECONDS_MAX, "the join is seen"
+        )
     return sent
 
 
@@ -301,6 +303,36 @@ def test_ids_of_any_letters(member: Member) -> None:
         assert one.commit(3) == OK
         assert one.listed().group_id == one.group
         assert one.fetch_offsets().topics[0].partitions[0].committed_offset == 3
+
+
+def test_metadata_that_no_record_can_hold(member: Member) -> None:
+    """Kept is what a member subscribes to, by the record of its group, which has its limit."""
+    one, other = member(), member(confluent.new_name())
+    large = ((RANGE, bytes(2_000_000)),)
+    assert int(one.enter(protocols=large).error_code) == OK
+    assert int(one.sync(assignments={}).error_code) == -1
+    assert one.describe().group_state == "PreparingRebalance"
+    settle(other)
+    assert other.commit(3) == OK
+    assert int(one.leave().members[0].error_code) == OK
+    settle(member())
+
+
+def test_an_assignment_that_no_record_can_hold(member: Member) -> None:
+    one = member()
+    one.enter()
+    assert int(one.sync(assignments={one.member_id: bytes(2_000_000)}).error_code) == -1
+    assert int(one.enter().error_code) == OK
+    assert int(one.sync(assignments={one.member_id: b"small"}).error_code) == OK
+
+
+def test_assignments_for_who_is_not_in_the_group(member: Member) -> None:
+    one = member()
+    one.enter()
+    strangers = {f"forged {number}": b"x" for number in range(1000)}
+    answer = one.sync(assignments={one.member_id: b"mine", **strangers})
+    assert (int(answer.error_code), answer.assignment) == (OK, b"mine")
+    assert len(one.describe().members) == 1
 
 
 def test_an_instance_with_an_id_that_was_given_to_a_dynamic_member(member: Member) -> None:
