@@ -31,3 +31,13 @@ class DefaultSource(DataSource):
         from ottla.spark.source import stream_reader
 
         return stream_reader(self.options, schema.names)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        from ottla.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        from ottla.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

@@ -13,7 +13,7 @@ import ottla.spark
 from ottla.testing import Broker
 from tests.spark.topics import Topics
 
-SECONDS_MAX = 120
+SECONDS_MAX = 300
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

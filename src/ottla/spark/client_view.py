@@ -14,7 +14,7 @@ from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.cluster_view import Committed, TopicFacts
 from ottla.spark.errors import OptionError
 from ottla.spark.source_options import Subscription
-from ottla.spark.wire import Wire
+from ottla.spark.wire import Wire, consumer_settings
 
 _READ_COMMITTED = 1
 _NOT_THERE = -1
@@ -24,8 +24,9 @@ class ClientView:
     """`settings` are the client's, with the isolation level in which ends are meant."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._wire = Wire(settings, "driver")
-        self._isolation = int(self._wire.settings.isolation_level == "read_committed")
+        read = consumer_settings(settings)
+        self._wire = Wire(read, read.default_api_timeout_ms, "driver")
+        self._isolation = int(read.isolation_level == "read_committed")
 
     def close(self) -> None:
         self._wire.close()
@@ -129,8 +130,8 @@ class ClientView:
             topics.setdefault(topic, []).append(partition)
         asked = [{"name": name, "partition_indexes": some} for name, some in topics.items()]
         # v10 asks by topic id; names are what a group is known by here.
-        answer = await self._wire.core.request(
-            await self._wire.coordinator_of(group_id),
+        answer = await self._wire.ask_group(
+            group_id,
             OFFSET_FETCH,
             {
                 "group_id": group_id,
@@ -138,7 +139,6 @@ class ClientView:
                 "groups": [{"group_id": group_id, "member_epoch": -1, "topics": asked}],
                 "require_stable": True,
             },
-            purpose="coordinator",
             version_max=9,
         )
         group = answer.groups[0] if answer.groups else answer
@@ -169,8 +169,8 @@ class ClientView:
                     "committed_metadata": one.metadata,
                 }
             )
-        answer = await self._wire.core.request(
-            await self._wire.coordinator_of(group_id),
+        answer = await self._wire.ask_group(
+            group_id,
             OFFSET_COMMIT,
             {
                 "group_id": group_id,
@@ -180,7 +180,6 @@ class ClientView:
                 "retention_time_ms": -1,
                 "topics": [{"name": name, "partitions": some} for name, some in topics.items()],
             },
-            purpose="coordinator",
             version_max=9,
         )
         for topic in answer.topics:

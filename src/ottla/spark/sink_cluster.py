@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class TaskTransaction(Protocol):
-    """The records of one attempt of one task, invisible until somebody ends the transaction."""
+    """The records of one attempt of one task, invisible until somebody commits them."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
 
-    def prepare(self) -> Prepared:
-        """All records are stored, and from now on no time-out undoes them (where the broker can
-        promise that). Nobody can add to them any more."""
+    def prepare(self, is_lasting: bool) -> Prepared:
+        """All records are stored, and nobody adds to them any more. If it is lasting, from now on
+        no time-out undoes them, where the broker can promise that."""
 
     def abort(self) -> None: ...
 
@@ -34,9 +34,6 @@ class Claim(Protocol):
 
 
 class SinkCluster(Protocol):
-    #: Whether prepared transactions outlive their time-out here.
-    prepares: bool
-
     def decision(self, sink: str) -> Decision | None:
         """The newest that is known: a younger one may be on its way."""
 
@@ -44,8 +41,11 @@ class SinkCluster(Protocol):
 
     def claim(self, sink: str) -> Claim: ...
 
-    def end(self, transaction: Prepared, *, commit: bool) -> None:
-        """Idempotent. Raises SinkLoss when the opposite has happened already."""
+    def commit(self, transaction: Prepared) -> None:
+        """Idempotent. Raises SinkLoss when it was aborted."""
 
-    def open_transactions(self, prefix: str) -> list[Prepared]:
-        """Those under way whose ids begin with `prefix`."""
+    def abort(self, transactional_id: str) -> None:
+        """Whatever is open under this id, and whoever has it."""
+
+    def open_transactions(self, prefix: str) -> list[str]:
+        """The ids that begin with `prefix` and have a transaction under way."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from ottla.spark.crash_points import crash_point
 from ottla.spark.decisions import Decision, Prepared
 from ottla.spark.errors import SinkConflict
-from ottla.spark.sink_cluster import SinkCluster
+from ottla.spark.sink_cluster import SinkCluster, TaskTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +45,8 @@ class Attempt:
     # Unique within the run, over stages and retries.
     attempt: int
     token: str = ""
+    # Whether what it writes shall wait for a decision however long that takes.
+    is_lasting: bool = True
 
     @property
     def transactional_id(self) -> str:
@@ -64,8 +66,13 @@ class Written:
     token: str = ""
 
 
+def owner_id(sink: str) -> str:
+    """The transactional id under which decisions are written: who has it has the sink."""
+    return f"spark/{sink}"
+
+
 def sink_prefix(sink: str) -> str:
-    return f"{sink}/"
+    return f"{owner_id(sink)}/"
 
 
 def run_prefix(sink: str, run: str) -> str:
@@ -73,7 +80,6 @@ def run_prefix(sink: str, run: str) -> str:
 
 
 def batch_of(transactional_id: str) -> int:
-    """Names of sinks may have slashes; what follows them has not."""
     return int(transactional_id.rsplit("/", 3)[1])
 
 
@@ -81,26 +87,30 @@ def write_task(
     cluster: SinkCluster, attempt: Attempt, batches: Iterable[pa.RecordBatch]
 ) -> Written:
     """In the task."""
-    last = cluster.decision(attempt.sink)
+    last = cluster.decision(attempt.sink) if attempt.is_lasting else None
     if last is not None:
         refuse_other_query(last, attempt.sink, attempt.query)
         if is_decided(last, attempt.batch, attempt.token):
             for _ in batches:  # Spark waits until its rows are taken
                 pass
             return Written(attempt.run, attempt.query, 0, None, skipped=True)
-    transaction = None
+    transaction: TaskTransaction | None = None
     rows = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        if transaction is None:
-            transaction = cluster.begin(attempt.transactional_id)
-        transaction.write(batch)
-        rows += batch.num_rows
-        crash_point("task-mid-write", attempt.batch)
-    if transaction is None:
-        return Written(attempt.run, attempt.query, 0, None)
-    prepared = transaction.prepare()
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if transaction is None:
+                transaction = cluster.begin(attempt.transactional_id)
+            transaction.write(batch)
+            rows += batch.num_rows
+            crash_point("task-mid-write", attempt.batch)
+        prepared = transaction.prepare(attempt.is_lasting) if transaction is not None else None
+    except Exception:
+        # Nobody else knows of it yet; left alone, it would hold readers back until its time-out.
+        if transaction is not None:
+            transaction.abort()
+        raise
     crash_point("task-prepared", attempt.batch)
     return Written(attempt.run, attempt.query, rows, prepared)
 
@@ -159,6 +169,18 @@ def _is_mine(last: Decision | None, mine: Sequence[Written], batch: int, token: 
     return last is not None and last.query == mine[0].query and is_decided(last, batch, token)
 
 
+def commit_at_once(cluster: SinkCluster, sink: str, written: Sequence[Written]) -> None:
+    """Of a batch that nobody will try again: each task's rows at once, one task after another."""
+    for one in written:
+        if one.transaction is not None:
+            cluster.commit(one.transaction)
+    abort_at_once(cluster, sink)
+
+
+def abort_at_once(cluster: SinkCluster, sink: str) -> None:
+    _abort(cluster, cluster.open_transactions(sink_prefix(sink)))
+
+
 def is_decided(last: Decision, batch: int, token: str) -> bool:
     return last.token == token if token else last.batch >= batch
 
@@ -182,7 +204,7 @@ def _refuse_skips(sink: str, batch: int, written: Sequence[Written]) -> None:
 
 def _roll_forward(cluster: SinkCluster, decision: Decision) -> None:
     for number, transaction in enumerate(decision.transactions):
-        cluster.end(transaction, commit=True)
+        cluster.commit(transaction)
         if number == 0:
             crash_point("after-first-end", decision.batch)
 
@@ -195,12 +217,12 @@ def _abort_dead(cluster: SinkCluster, last: Decision) -> None:
         [
             one
             for one in cluster.open_transactions(sink_prefix(last.sink))
-            if one.transactional_id not in listed and batch_of(one.transactional_id) <= last.batch
+            if one not in listed and batch_of(one) <= last.batch
         ],
     )
 
 
-def _abort(cluster: SinkCluster, transactions: Iterable[Prepared]) -> None:
-    for one in transactions:
-        log.info("aborting %s, which no decision lists", one.transactional_id)
-        cluster.end(one, commit=False)
+def _abort(cluster: SinkCluster, transactional_ids: Iterable[str]) -> None:
+    for one in transactional_ids:
+        log.info("aborting %s, which no decision lists", one)
+        cluster.abort(one)

@@ -143,7 +143,8 @@ class MemoryTransaction:
             self._must_be_open()
             self._one.rows += batch.rows
 
-    def prepare(self) -> Prepared:
+    def prepare(self, is_lasting: bool) -> Prepared:
+        assert is_lasting
         with self._fuse:
             self._must_be_open()
             self._one.state = "prepared"
@@ -154,7 +155,9 @@ class MemoryTransaction:
             raise SinkConflict(f"{self._name} is fenced")
 
     def abort(self) -> None:
-        self._one.state = "aborted"
+        """As far as it comes: the caller has failed already."""
+        if self._one.state in ("open", "prepared"):
+            self._one.state = "aborted"
 
 
 class MemoryClaim:
@@ -180,8 +183,6 @@ class MemoryClaim:
 class MemoryCluster:
     """`world` as one process sees it."""
 
-    prepares = True
-
     def __init__(self, world: World, fuse: Fuse | None = None) -> None:
         self.world = world
         self.fuse = fuse or Fuse()
@@ -196,19 +197,24 @@ class MemoryCluster:
     def claim(self, sink: str) -> MemoryClaim:
         return MemoryClaim(self.world, self.fuse, sink)
 
-    def end(self, transaction: Prepared, *, commit: bool) -> None:
+    def commit(self, transaction: Prepared) -> None:
         with self.fuse:
             one = self.world.transactions[transaction.transactional_id]
             assert one.producer_id == transaction.producer_id
-            wanted = "committed" if commit else "aborted"
-            if one.state not in ("open", "prepared", wanted):
+            if one.state not in ("prepared", "committed"):
                 raise SinkLoss(f"{transaction.transactional_id} is {one.state}")
-            one.state = wanted
+            one.state = "committed"
 
-    def open_transactions(self, prefix: str) -> list[Prepared]:
+    def abort(self, transactional_id: str) -> None:
+        with self.fuse:
+            one = self.world.transactions[transactional_id]
+            if one.state != "committed":
+                one.state = "aborted"
+
+    def open_transactions(self, prefix: str) -> list[str]:
         with self.fuse:
             return [
-                Prepared(name, one.producer_id, 0)
+                name
                 for name, one in sorted(self.world.transactions.items())
                 if one.state in ("open", "prepared") and name.startswith(prefix)
             ]

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from ottla.spark.decisions import Decision, Prepared, decision_of
+from ottla.spark.decisions import Decision, decision_of
 from ottla.spark.errors import SinkConflict
 from ottla.spark.sink_cluster import SinkCluster
 from ottla.spark.sink_protocol import Attempt, Written, abort_batch, commit_batch, write_task
@@ -183,8 +183,8 @@ class LateDecisions(MemoryCluster):
             self.world.decisions[sink] = late
         return LateClaim(self, sink)
 
-    def end(self, transaction: Prepared, *, commit: bool) -> None:
-        super().end(transaction, commit=commit)
+    def abort(self, transactional_id: str) -> None:
+        super().abort(transactional_id)
         if self.late is not None:
             self.world.decisions[self.late.sink] = self.late
             self.late = None
@@ -225,7 +225,7 @@ def commit_in_each_task(
     del sink, batch
     for one in written:
         if one.transaction is not None:
-            cluster.end(one.transaction, commit=True)
+            cluster.commit(one.transaction)
 
 
 def test_a_control_without_a_decision_is_caught() -> None:
@@ -242,7 +242,7 @@ def test_a_control_that_decides_without_looking_is_caught() -> None:
     def blindly(cluster: SinkCluster, sink: str, batch: int, written: list[Written]) -> None:
         transactions = tuple(one.transaction for one in written if one.transaction is not None)
         for one in transactions:
-            cluster.end(one, commit=True)
+            cluster.commit(one)
         cluster.claim(sink).decide(Decision(sink, QUERY, batch, 0, transactions))
 
     wrong = 0

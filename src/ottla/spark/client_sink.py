@@ -1,0 +1,247 @@
+"""The sink's cluster, by Ottla's client: what stands behind the ports of `sink_cluster`.
+
+One for each set of options in a process: Spark reuses its workers, so connections and what was read
+of the decisions live from batch to batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ottla.client.errors import ClientError, FencedError
+from ottla.records.batch_builder import RecordToWrite, build_batch
+from ottla.records.compression import NONE as NO_CODEC
+from ottla.spark import transaction_flows as flows
+from ottla.spark.batch_sender import BatchSender
+from ottla.spark.decision_log import DecisionLog
+from ottla.spark.decisions import TOPIC, Decision, Prepared
+from ottla.spark.errors import SinkConflict, SinkLoss
+from ottla.spark.record_batches import Envelope, PartitionBatch, batches_of
+from ottla.spark.rows_to_records import placed, topics_of
+from ottla.spark.sink_options import SinkOptions
+from ottla.spark.sink_protocol import owner_id, sink_prefix
+from ottla.spark.transaction_flows import FencedOff, Forgotten, Producer
+from ottla.spark.wire import Wire, producer_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+# A decision takes milliseconds; a driver that died in the middle of one holds back the readers of
+# other sinks' decisions for so long at most.
+DECISION_TIMEOUT_MS = 30_000
+# Just below the largest batch that brokers take by default (message.max.bytes).
+BATCH_BYTES = 900_000
+_FENCE_TRIES = 3
+
+
+class ClientSinkCluster:
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        settings = producer_settings(options.client)
+        self.settings = settings
+        self.wire = Wire(settings, settings.delivery_timeout_ms, "sink")
+        self._decisions = DecisionLog(self.wire)
+        self._told = False
+
+    def decision(self, sink: str) -> Decision | None:
+        return self._decisions.newest(sink, settled=False)
+
+    def begin(self, transactional_id: str) -> ClientTransaction:
+        return ClientTransaction(self, transactional_id)
+
+    def claim(self, sink: str) -> ClientClaim:
+        name = owner_id(sink)
+        owner = self.wire.call(
+            lambda: flows.init(self.wire, name, DECISION_TIMEOUT_MS), f"claiming {sink}"
+        )
+        self._tell_guarantee()
+        return ClientClaim(self, sink, owner)
+
+    def commit(self, transaction: Prepared) -> None:
+        producer = Producer(transaction.producer_id, transaction.epoch)
+        name = transaction.transactional_id
+        prepares = self.wire.prepares()
+        try:
+            self.wire.call(
+                lambda: flows.end(self.wire, name, producer, commit=True, forget=prepares),
+                f"committing {name}",
+            )
+        except Forgotten as gone:
+            if not prepares:
+                raise SinkLoss(_lost(name)) from gone
+            # It was committed, and nobody needs its id any more.
+        except FencedOff as fenced:
+            raise SinkLoss(_lost(name)) from fenced
+
+    def abort(self, transactional_id: str) -> None:
+        """By taking the id over: that aborts what is open, and shuts its writer out."""
+        for _ in range(_FENCE_TRIES):
+            producer = self.wire.call(
+                lambda: flows.init(self.wire, transactional_id, DECISION_TIMEOUT_MS),
+                f"aborting {transactional_id}",
+            )
+            if not self.wire.prepares():
+                return
+            if self._forget(transactional_id, producer):
+                return
+
+    def _forget(self, transactional_id: str, producer: Producer) -> bool:
+        try:
+            self.wire.call(
+                lambda: flows.end(self.wire, transactional_id, producer, commit=False, forget=True),
+                f"forgetting {transactional_id}",
+            )
+        except Forgotten:
+            return True
+        except FencedOff:
+            return False  # somebody else does the same at this moment
+        return True
+
+    def open_transactions(self, prefix: str) -> list[str]:
+        return self.wire.call(lambda: flows.list_open(self.wire, prefix), "listing transactions")
+
+    def read_settled(self, sink: str) -> Decision | None:
+        return self._decisions.newest(sink, settled=True)
+
+    def store(self, sink: str, owner: Producer, value: bytes | None) -> None:
+        """In a transaction of the sink's owner. In two steps, each of which may be repeated: when
+        the end is asked for, the record is there."""
+        what = f"deciding for {sink}"
+        name = owner_id(sink)
+        self.wire.call(lambda: self._append(sink, owner, value), what)
+        self.wire.call(lambda: flows.end(self.wire, name, owner, commit=True, forget=False), what)
+
+    async def _append(self, sink: str, owner: Producer, value: bytes | None) -> None:
+        partition = await self._decisions.partition_of(sink)
+        data = build_batch(
+            [RecordToWrite(time.time_ns() // 1_000_000, sink.encode(), value)],
+            producer_id=owner.producer_id,
+            producer_epoch=owner.epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        envelope = Envelope(owner, True, NO_CODEC, None, BATCH_BYTES)
+        sender = BatchSender(self.wire, owner_id(sink), envelope)
+        await sender.send_all([PartitionBatch(TOPIC, partition, 1, 0, data)])
+
+    def release(self, sink: str) -> bool:
+        """The sink has no decision any more, and nothing open; whoever is first may have it."""
+        claim = self.claim(sink)
+        last = claim.decision()
+        for transaction in last.transactions if last is not None else ():
+            self.commit(transaction)
+        for name in self.open_transactions(sink_prefix(sink)):
+            self.abort(name)
+        if last is not None:
+            claim.store(None)
+        return last is not None
+
+    def _tell_guarantee(self) -> None:
+        if self._told:
+            return
+        self._told = True
+        if not self.wire.prepares():
+            log.warning(
+                "these brokers cannot prepare transactions: rows are written exactly once unless "
+                "the driver is away for more than %d ms between the decision on a batch and its "
+                "commit; what is lost then is reported as an error",
+                self.options.transaction_timeout_ms,
+            )
+
+
+class ClientClaim:
+    def __init__(self, cluster: ClientSinkCluster, sink: str, owner: Producer) -> None:
+        self._cluster = cluster
+        self._sink = sink
+        self._owner = owner
+
+    def decision(self) -> Decision | None:
+        return self._cluster.read_settled(self._sink)
+
+    def decide(self, decision: Decision) -> None:
+        self.store(decision.as_value())
+
+    def store(self, value: bytes | None) -> None:
+        """None: the sink has no decision any more."""
+        try:
+            self._cluster.store(self._sink, self._owner, value)
+        except (FencedOff, FencedError) as failure:
+            raise SinkConflict(
+                f"another driver has claimed sink {self._sink} meanwhile: is the query running "
+                "twice? This one stops here; nothing of its batch was committed"
+            ) from failure
+
+
+class ClientTransaction:
+    """Rows of one task; without a transactional id they are visible at once."""
+
+    def __init__(self, cluster: ClientSinkCluster, transactional_id: str | None) -> None:
+        self._cluster = cluster
+        self._wire = cluster.wire
+        self._name = transactional_id
+        settings = cluster.settings
+        self._producer = self._wire.call(
+            lambda: flows.init(
+                self._wire, transactional_id, cluster.options.transaction_timeout_ms
+            ),
+            f"beginning {transactional_id or 'to write'}",
+        )
+        self._envelope = Envelope(
+            self._producer,
+            transactional_id is not None,
+            cluster.options.codec,
+            cluster.options.codec_level(settings),
+            cluster.options.batch_bytes or BATCH_BYTES,
+        )
+        self._sender = BatchSender(self._wire, transactional_id, self._envelope)
+        self._sequences: dict[tuple[str, int], int] = {}
+        # Tasks begin with different partitions where rows have no keys.
+        self._turn = self._producer.producer_id
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        for rows in topics_of(batch, self._cluster.options.topic, now_ms):
+            count = self._wire.shell.call(self._partition_count(rows.topic))
+            partitions = placed(rows, count, self._turn)
+            self._turn += 1
+            self._sender.send(batches_of(rows, partitions, self._envelope, self._sequences))
+
+    async def _partition_count(self, topic: str) -> int:
+        core = self._wire.core
+        info = await core.metadata.topic(topic, core.now_ms + self._cluster.settings.max_block_ms)
+        return len(info.partitions)
+
+    def flush(self) -> None:
+        self._sender.flush()
+
+    def prepare(self, is_lasting: bool) -> Prepared:
+        self._sender.flush()
+        assert self._name is not None
+        name = self._name
+        producer = self._producer
+        if is_lasting and self._wire.prepares():
+            producer = self._wire.call(
+                lambda: flows.prepare(self._wire, name, self._producer), f"preparing {name}"
+            )
+        return Prepared(name, producer.producer_id, producer.epoch)
+
+    def abort(self) -> None:
+        """As far as it comes: whoever calls has failed already, and says so."""
+        if self._name is None:
+            return
+        try:
+            self._cluster.abort(self._name)
+        except ClientError as failure:
+            log.warning("%s is left to its time-out: %s", self._name, failure)
+
+
+def _lost(name: str) -> str:
+    return (
+        f"transaction {name} was decided to be committed, but was aborted before that could happen "
+        "(on brokers that cannot prepare transactions, transaction.timeout.ms ends them): its rows "
+        "are lost. Read them again with a new checkpointLocation and sinkId"
+    )

@@ -1,0 +1,128 @@
+"""Rows of one topic as record batches, partition by partition, ready but for their producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ottla.client.columns.encode import Encoder, RecordStretch, cut_by_size
+from ottla.records.batch_builder import RecordToWrite, build_batch
+from ottla.records.batch_header import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_END,
+    MAGIC_V2,
+    TRANSACTIONAL_MASK,
+)
+from ottla.records.batch_view import records_of
+from ottla.records.columns import Numbers
+from ottla.records.compression import compress
+from ottla.records.crc32c import crc32c
+from ottla.spark.rows_to_records import TopicRows
+from ottla.spark.transaction_flows import Producer
+
+
+@dataclass(slots=True)
+class PartitionBatch:
+    """A batch on its way. `sequence` is that of its first record."""
+
+    topic: str
+    partition: int
+    count: int
+    sequence: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What all batches of a writer have in common."""
+
+    producer: Producer
+    transactional: bool
+    codec: int
+    level: int | None
+    bytes_max: int
+
+
+def batches_of(
+    rows: TopicRows, partitions: Numbers, envelope: Envelope, sequences: dict[tuple[str, int], int]
+) -> Iterator[PartitionBatch]:
+    """In the order of the rows within each partition; `sequences` moves on with them."""
+    order = np.argsort(partitions, kind="stable")
+    sorted_partitions = partitions[order]
+    is_sorted = bool((order == np.arange(len(order))).all())
+    encoder = Encoder(rows.rows if is_sorted else rows.rows.take(order))
+    edges = np.flatnonzero(np.diff(sorted_partitions)) + 1
+    firsts = [0, *edges.tolist()]
+    ends = [*edges.tolist(), len(order)]
+    cuts: list[int] = []
+    owners: list[int] = []
+    for first, end in zip(firsts, ends, strict=True):
+        found = cut_by_size(encoder.sizes_max, first, end, envelope.bytes_max)
+        cuts += found
+        owners += [int(sorted_partitions[first])] * len(found)
+    stretches = encoder.encode([*cuts, len(order)])
+    for partition, stretch in zip(owners, stretches, strict=True):
+        place = (rows.topic, partition)
+        sequence = sequences.get(place, 0)
+        sequences[place] = _after(sequence, stretch.record_count)
+        data = _packed(stretch, envelope, sequence)
+        yield PartitionBatch(rows.topic, partition, stretch.record_count, sequence, data)
+
+
+def halves_of(batch: PartitionBatch, envelope: Envelope) -> list[PartitionBatch]:
+    """The same records as two batches, for a topic that takes no batch as large as this one."""
+    records = [
+        RecordToWrite(one.timestamp, one.key, one.value, one.headers)
+        for one in records_of(batch.data, len(batch.data) * 100)
+    ]
+    middle = len(records) // 2
+    found = []
+    sequence = batch.sequence
+    for part in (records[:middle], records[middle:]):
+        data = build_batch(
+            part,
+            codec=envelope.codec,
+            producer_id=envelope.producer.producer_id,
+            producer_epoch=envelope.producer.epoch,
+            base_sequence=sequence,
+            transactional=envelope.transactional,
+        )
+        found.append(PartitionBatch(batch.topic, batch.partition, len(part), sequence, data))
+        sequence = _after(sequence, len(part))
+    return found
+
+
+def _packed(stretch: RecordStretch, envelope: Envelope, sequence: int) -> bytes:
+    packed = compress(envelope.codec, stretch.records, envelope.level)
+    batch = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        batch,
+        0,
+        0,
+        HEADER_SIZE - LENGTH_END + len(packed),
+        -1,
+        MAGIC_V2,
+        0,
+        envelope.codec | (TRANSACTIONAL_MASK if envelope.transactional else 0),
+        stretch.record_count - 1,
+        stretch.base_timestamp,
+        stretch.max_timestamp,
+        envelope.producer.producer_id,
+        envelope.producer.epoch,
+        sequence,
+        stretch.record_count,
+    )
+    batch += packed
+    checksum = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
+    batch[CRC_POSITION : CRC_POSITION + 4] = checksum.to_bytes(4, "big")
+    return bytes(batch)
+
+
+def _after(sequence: int, count: int) -> int:
+    """Sequences are 31 bits and begin again at 0."""
+    return (sequence + count) & 0x7FFFFFFF

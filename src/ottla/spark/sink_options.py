@@ -1,0 +1,123 @@
+"""The options of the sink, each honoured or refused by name. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.records import compression
+from ottla.spark import option_values as values
+from ottla.spark.errors import OptionError
+from ottla.spark.source_options import Given, client_settings
+
+if TYPE_CHECKING:
+    from ottla.client.producer_settings import ProducerSettings
+
+EXACTLY_ONCE: Final = "exactly_once"
+AT_LEAST_ONCE: Final = "at_least_once"
+
+# The most that brokers allow by default: a task may wait long for its rows.
+TRANSACTION_TIMEOUT_DEFAULT_MS = 900_000
+# Sinks share the cluster's transactional ids and one topic; their names are parts of both.
+SINK_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+
+# `checkpointLocation` and its like are Spark's, which hands them to the sink as well.
+_SPARKS_OWN = ("checkpointLocation", "queryName", "path")
+NAMES: Final = ("topic", "sinkId", "delivery", "batchToken")
+
+_REFUSED_SETTINGS = {
+    "key.serializer": "keys are written as they are: cast the column",
+    "value.serializer": "values are written as they are: cast the column",
+    "interceptor.classes": "what a query writes must not depend on code beside it",
+    "transactional.id": "the sink makes one for each task: name the sink with sinkId",
+}
+_CODECS = {
+    "none": compression.NONE,
+    "gzip": compression.GZIP,
+    "snappy": compression.SNAPPY,
+    "lz4": compression.LZ4,
+    "zstd": compression.ZSTD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    topic: str
+    client: Mapping[str, str]
+    sink_id: str
+    delivery: str
+    batch_token: str
+    transaction_timeout_ms: int
+    codec: int
+    batch_bytes: int
+
+    def codec_level(self, settings: ProducerSettings) -> int | None:
+        levels = {
+            compression.GZIP: settings.compression_gzip_level,
+            compression.LZ4: settings.compression_lz4_level,
+            compression.ZSTD: settings.compression_zstd_level,
+        }
+        return levels.get(self.codec)
+
+
+def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    given = Given(options)
+    given.refuse_unknown((*NAMES, *_SPARKS_OWN), "the sink")
+    settings = client_settings(given, _REFUSED_SETTINGS)
+    delivery = values.choice(
+        "delivery",
+        (given.text("delivery") or EXACTLY_ONCE).replace("-", "_"),
+        (EXACTLY_ONCE, AT_LEAST_ONCE),
+    )
+    _check_strength(settings, delivery)
+    token = (given.text("batchToken") or "").strip()
+    if token and streaming:
+        raise OptionError("option batchToken: a streaming query has its own batch numbers")
+    sink = _sink_id(given, delivery)
+    if token and not sink:
+        raise OptionError("option batchToken needs sinkId: whose batch is it?")
+    return SinkOptions(
+        topic=(given.text("topic") or "").strip(),
+        client=settings,
+        sink_id=sink,
+        delivery=delivery,
+        batch_token=token,
+        transaction_timeout_ms=values.positive(
+            "kafka.transaction.timeout.ms",
+            settings.get("transaction.timeout.ms", str(TRANSACTION_TIMEOUT_DEFAULT_MS)),
+        ),
+        codec=_codec(settings),
+        batch_bytes=values.at_least("kafka.batch.size", settings.get("batch.size", "0"), 0),
+    )
+
+
+def _sink_id(given: Given, delivery: str) -> str:
+    text = given.text("sinkId")
+    if text is None:
+        return ""
+    if delivery == AT_LEAST_ONCE:
+        raise OptionError("option sinkId has no effect with delivery=at_least_once: remove one")
+    if not SINK_NAME.fullmatch(text):
+        raise OptionError(
+            f"option sinkId: {text!r} is not 1 to 200 of letters, digits, '.', '_' and '-'"
+        )
+    return text
+
+
+def _check_strength(settings: Mapping[str, str], delivery: str) -> None:
+    if settings.get("acks", "all") not in ("all", "-1"):
+        raise OptionError(
+            "option kafka.acks: a batch that Spark takes for written must be on all in-sync "
+            "replicas: only all"
+        )
+    if settings.get("enable.idempotence", "true").lower() != "true" and delivery == EXACTLY_ONCE:
+        raise OptionError("option kafka.enable.idempotence: exactly once needs it")
+
+
+def _codec(settings: Mapping[str, str]) -> int:
+    name = values.choice(
+        "kafka.compression.type", settings.get("compression.type", "none"), tuple(_CODECS)
+    )
+    return _CODECS[name]

@@ -1,0 +1,98 @@
+"""The sink in a Spark session: topic to topic, exactly once, over restarts; batches; refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing import Broker
+from tests.spark.topics import Topics
+
+SECONDS_MAX = 300
+
+
+def copy(
+    spark: Any, broker: Broker, checkpoint: Path, source: str, target: str, **options: str
+) -> Any:
+    """Copies what is there from topic to topic, to its end."""
+    query = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "300")
+        .load()
+        .select("key", "value")
+        .writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("topic", target)
+        .options(**options)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(SECONDS_MAX)
+    return query
+
+
+def test_a_query_writes_every_row_once_over_restarts_and_repeated_batches(
+    spark: Any, broker: Broker, topics: Topics, tmp_path: Path
+) -> None:
+    """The commit log of the last batch is taken away, as if the driver had died before it wrote
+    it: Spark does the batch again, and the sink knows that it is done. A second query on the sink
+    is refused by name."""
+    source, target = topics.create("in"), topics.create("out", 3)
+    topics.fill("in", range(500))
+    sink = topics("sink")[-40:]
+    checkpoint = tmp_path / "checkpoint"
+    copy(spark, broker, checkpoint, source, target, sinkId=sink)
+    assert sorted(topics.values("out")) == list(range(500))
+    last = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.name.isdigit())
+    (checkpoint / "commits" / str(last)).unlink()
+    topics.fill("in", range(500, 700))
+    copy(spark, broker, checkpoint, source, target, sinkId=sink)
+    assert sorted(topics.values("out")) == list(range(700))
+    with pytest.raises(Exception, match=f"sink {sink} belongs to query"):
+        copy(spark, broker, tmp_path / "other", source, target, sinkId=sink)
+    assert sorted(topics.values("out")) == list(range(700))
+
+
+def test_a_batch_is_written_once_by_its_token(spark: Any, broker: Broker, topics: Topics) -> None:
+    target = topics.create("out", 2)
+    df = spark.range(100).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
+
+    def write(**options: str) -> None:
+        (
+            df.write.format("ottla")
+            .option("kafka.bootstrap.servers", broker.bootstrap)
+            .option("topic", target)
+            .options(**options)
+            .mode("append")
+            .save()
+        )
+
+    for token in ("monday", "monday"):
+        write(sinkId=topics("batch")[-40:], batchToken=token)
+    assert sorted(topics.values("out")) == list(range(100))
+    write()
+    write(delivery="at-least-once")
+    assert sorted(topics.values("out")) == sorted([*range(100)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        ("id AS value", {}, "column value is bigint, and must be string or binary"),
+        ("'x' AS value", {"kafka.lingerms": "1"}, "linger.ms"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_by_name(
+    spark: Any, broker: Broker, columns: str, options: dict[str, str], says: str
+) -> None:
+    writer = spark.range(1).selectExpr(*columns.split(", ")).write.format("ottla")
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": "nowhere", **options}
+    with pytest.raises(Exception, match=says):
+        writer.options(**given).mode("append").save()

@@ -1,0 +1,324 @@
+"""The sink's protocol on a real broker, without Spark: what tasks and drivers do, called by hand.
+
+The deaths of the unit tests happen here again, at each call that goes to the broker. A stock
+consumer that reads committed records is the judge.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla.spark.client_sink import ClientSinkCluster
+from ottla.spark.decisions import Decision
+from ottla.spark.errors import RowError, SinkConflict
+from ottla.spark.sink_options import parse_sink_options
+from ottla.spark.sink_protocol import Attempt, Written, abort_batch, commit_batch, write_task
+from ottla.testing import Broker
+from tests.spark.topics import Topics
+
+# Every call in `make chaos`; here every fourth, as the unit tests take each of them.
+STEP = int(os.environ.get("OTTLA_SPARK_DEATH_STEP", "4"))
+
+
+@pytest.fixture
+def sinks(broker: Broker) -> Iterator[Any]:
+    """Makes clusters as processes would have them, which end with the test."""
+    opened: list[ClientSinkCluster] = []
+
+    def make(**options: str) -> ClientSinkCluster:
+        given = {"kafka.bootstrap.servers": broker.bootstrap, **options}
+        opened.append(ClientSinkCluster(parse_sink_options(given, streaming=True)))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.wire.close()
+
+
+def rows(*values: int) -> list[pa.RecordBatch]:
+    keys = [b"key-%d" % value for value in values]
+    return [
+        pa.RecordBatch.from_pydict(
+            {
+                "key": pa.array(keys, pa.binary()),
+                "value": pa.array([str(value) for value in values], pa.string()),
+            }
+        )
+    ]
+
+
+def attempt(
+    sink: str, batch: int = 0, query: str = "q", run: str = "r", number: int = 1
+) -> Attempt:
+    return Attempt(sink, query, run, batch, 0, number)
+
+
+def new_sink() -> str:
+    return f"sink-{uuid.uuid4().hex[:8]}"
+
+
+def test_rows_are_seen_when_their_batch_is_decided_and_not_before(
+    sinks: Any, topics: Topics
+) -> None:
+    topic = topics.create("out", 3)
+    sink, cluster = new_sink(), sinks(topic=topic)
+    written = write_task(cluster, attempt(sink), rows(*range(100)))
+    assert written.rows == 100
+    assert topics.values("out") == []
+    assert cluster.open_transactions(f"spark/{sink}/") == [f"spark/{sink}/r/0/0/1"]
+    commit_batch(cluster, sink, 0, [written])
+    assert sorted(topics.values("out")) == list(range(100))
+    assert cluster.open_transactions(f"spark/{sink}/") == []
+    # The decision is there for others, and so is the way to do it all again without effect.
+    other = sinks(topic=topic)
+    decided = other.decision(sink)
+    assert decided == Decision(sink, "q", 0, 100, (written.transaction,))
+    commit_batch(other, sink, 0, [written])
+    assert write_task(other, attempt(sink, run="r2"), rows(7)).skipped
+    assert sorted(topics.values("out")) == list(range(100))
+
+
+def test_a_prepared_transaction_has_no_time_out_and_an_open_one_has(
+    broker: Broker, topics: Topics
+) -> None:
+    """The clock goes on by a day: what is prepared waits, what a dead task left does not."""
+    with Broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}) as own:
+        there = Topics(own.bootstrap, "prepared")
+        topic = there.create("out", 1)
+        options = {"kafka.bootstrap.servers": own.bootstrap, "topic": topic}
+        cluster = ClientSinkCluster(parse_sink_options(options, streaming=True))
+        try:
+            written = write_task(cluster, attempt("s"), rows(1, 2))
+            dead = cluster.begin("spark/s/r/0/1/2")
+            dead.write(rows(3)[0])
+            dead.flush()
+            own.advance(hours=24)
+            commit_batch(cluster, "s", 0, [written])
+            assert sorted(there.values("out")) == [1, 2]
+        finally:
+            cluster.wire.close()
+
+
+def test_a_second_query_on_the_same_sink_is_refused_by_name(sinks: Any, topics: Topics) -> None:
+    topic = topics.create("out")
+    sink, cluster = new_sink(), sinks(topic=topic)
+    commit_batch(cluster, sink, 0, [write_task(cluster, attempt(sink), rows(1))])
+    other = sinks(topic=topic)
+    with pytest.raises(SinkConflict, match=f"sink {sink} belongs to query q .* query other"):
+        write_task(other, attempt(sink, query="other"), rows(2))
+    assert cluster.release(sink)
+    commit_batch(other, sink, 0, [write_task(other, attempt(sink, query="other"), rows(2))])
+    assert sorted(topics.values("out")) == [1, 2]
+
+
+def test_a_driver_whose_claim_was_taken_over_decides_nothing(sinks: Any, topics: Topics) -> None:
+    topic = topics.create("out")
+    sink, cluster, other = new_sink(), sinks(topic=topic), sinks(topic=topic)
+    zombie = cluster.claim(sink)
+    assert zombie.decision() is None
+    other.claim(sink)
+    with pytest.raises(SinkConflict, match=f"claimed sink {sink}"):
+        zombie.decide(Decision(sink, "q", 0, 0, ()))
+    assert other.decision(sink) is None
+
+
+def test_decisions_of_other_sinks_do_not_hide_ones_own(sinks: Any, topics: Topics) -> None:
+    """Another sink's decision hangs in the same partition: an owner waits for it, and then sees
+    what was decided behind it."""
+    topic = topics.create("out")
+    cluster, other = sinks(topic=topic), sinks(topic=topic)
+    sink = new_sink()
+    place = cluster.wire.shell.call(cluster._decisions.partition_of(sink))
+    neighbour = sink
+    while neighbour == sink or place != cluster.wire.shell.call(
+        cluster._decisions.partition_of(neighbour)
+    ):
+        neighbour = new_sink()
+    hanging = other.claim(neighbour)
+    other.wire.call(lambda: other._append(neighbour, hanging._owner, b"x"), "hanging")
+    claim = cluster.claim(sink)
+    claim.decide(Decision(sink, "q", 0, 0, ()))
+    assert cluster.decision(sink) is None  # a task may not see it yet, which costs it work only
+    other.abort(f"spark/{neighbour}")
+    again = sinks(topic=topic).claim(sink).decision()
+    assert again is not None
+    assert again.batch == 0
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class Mortal:
+    """A cluster whose process dies at its call number `at`, before or after it took effect."""
+
+    def __init__(self, cluster: ClientSinkCluster, at: int, after: bool) -> None:
+        self.cluster, self.at, self.after, self.calls = cluster, at, after, 0
+
+    def _call(self, act: Any) -> Any:
+        self.calls += 1
+        if self.calls == self.at and not self.after:
+            raise Died
+        found = act()
+        if self.calls == self.at:
+            raise Died
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.cluster, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            found = self._call(lambda: method(*arguments, **named))
+            return MortalPart(self, found) if name in ("claim", "begin") else found
+
+        return call
+
+
+class MortalPart:
+    def __init__(self, owner: Mortal, part: Any) -> None:
+        self.owner, self.part = owner, part
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.part, name)
+        return lambda *arguments: self.owner._call(lambda: method(*arguments))
+
+
+def run_batches(cluster: Any, sink: str, run: str, done: int) -> Iterator[int]:
+    """The batches of a query from `done` on, two tasks each; yields what Spark would note down."""
+    for batch in range(done, 2):
+        written: list[Written] = []
+        for task in (0, 1):
+            first = batch * 20 + task * 10
+            one = Attempt(sink, "q", run, batch, task, batch * 2 + task)
+            written.append(write_task(cluster, one, rows(*range(first, first + 10))))
+        commit_batch(cluster, sink, batch, written)
+        yield batch
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_every_row_once_wherever_the_process_dies(sinks: Any, topics: Topics, after: bool) -> None:
+    at, ended = 1 + after * (STEP // 2), False
+    cluster, successor = sinks(), sinks()
+    while not ended:
+        name = f"out-{at}"
+        topic = topics.create(name, 2)
+        for one in (cluster, successor):
+            object.__setattr__(one.options, "topic", topic)
+        sink, done = new_sink(), 0
+        mortal = Mortal(cluster, at, after)
+        try:
+            for batch in run_batches(mortal, sink, "first", 0):
+                done = batch + 1
+            ended = True
+        except Died:
+            list(run_batches(successor, sink, "second", done))
+        assert sorted(topics.values(name)) == list(range(40)), f"died at call {at}"
+        assert successor.open_transactions(f"spark/{sink}/") == [], f"died at call {at}"
+        at += STEP
+    assert at > 25
+
+
+def test_an_abort_after_a_commit_that_happened_rolls_forward(sinks: Any, topics: Topics) -> None:
+    topic = topics.create("out")
+    sink, cluster = new_sink(), sinks(topic=topic)
+    written = write_task(cluster, attempt(sink), rows(1, 2))
+    claim = cluster.claim(sink)
+    claim.decide(Decision(sink, "q", 0, 2, (written.transaction,)))
+    abort_batch(cluster, sink, 0, [written])
+    assert sorted(topics.values("out")) == [1, 2]
+
+
+def test_an_abort_of_an_undecided_batch_leaves_nothing(sinks: Any, topics: Topics) -> None:
+    topic = topics.create("out")
+    sink, cluster = new_sink(), sinks(topic=topic)
+    written = write_task(cluster, attempt(sink), rows(1, 2))
+    abort_batch(cluster, sink, 0, [written])
+    assert topics.values("out") == []
+    assert cluster.open_transactions(f"spark/{sink}/") == []
+
+
+def test_topics_partitions_headers_and_placement(
+    sinks: Any, topics: Topics, broker: Broker
+) -> None:
+    """Rows name their topic and partition; without one, keys go where Java's client sends them."""
+    first, second = topics.create("one", 4), topics.create("two", 4)
+    sink, cluster = new_sink(), sinks()
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array([first, second, first, first]),
+            "partition": pa.array([3, None, None, None], pa.int32()),
+            "key": pa.array([None, "k", "k", None], pa.string()),
+            "value": pa.array([b"1", b"2", b"3", None], pa.binary()),
+            "headers": pa.array([[{"key": "h", "value": b"x"}], [], None, None], header),
+        }
+    )
+    commit_batch(cluster, sink, 0, [write_task(cluster, attempt(sink), [batch])])
+    found = {
+        value: (partition, key, headers)
+        for partition, key, value, headers in read_all(broker, first)
+    }
+    assert found[b"1"] == (3, None, [("h", b"x")])
+    from ottla.client.murmur2 import murmur2
+
+    expected = (murmur2(b"k") & 0x7FFFFFFF) % 4
+    assert found[b"3"] == (expected, b"k", None)
+    assert None in found
+    assert [(partition, value) for partition, _, value, _ in read_all(broker, second)] == [
+        (expected, b"2")
+    ]
+
+
+def read_all(broker: Broker, topic: str) -> list[tuple[Any, ...]]:
+    import confluent_kafka as ck
+
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "look",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        waiting = set(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
+        consumer.assign([ck.TopicPartition(topic, one, 0) for one in waiting])
+        found = []
+        while waiting:
+            message = consumer.poll(60)
+            assert message is not None
+            if message.error() is None:
+                found.append(
+                    (message.partition(), message.key(), message.value(), message.headers())
+                )
+            else:
+                waiting.discard(message.partition())
+        return found
+    finally:
+        consumer.close()
+
+
+def test_large_batches_are_divided_and_a_record_that_is_too_large_is_named(
+    sinks: Any, topics: Topics
+) -> None:
+    topic = topics.create("out", 1, max_message_bytes="5000")
+    sink, cluster = new_sink(), sinks(topic=topic)
+    values = pa.array([b"%d" % n for n in range(2000)], pa.binary())
+    batch = pa.RecordBatch.from_arrays([values], names=["value"])
+    commit_batch(cluster, sink, 0, [write_task(cluster, attempt(sink), [batch])])
+    assert topics.values("out") == list(range(2000))
+    large = pa.RecordBatch.from_pydict({"value": pa.array([b"1" * 6000], pa.binary())})
+    with pytest.raises(RowError, match=f"a record of 60.. bytes.*{topic}.*max.message.bytes"):
+        write_task(cluster, attempt(sink, 1, number=2), [large])
+    assert cluster.open_transactions(f"spark/{sink}/") == []
+    outside = pa.RecordBatch.from_pydict(
+        {"value": pa.array([b"1"]), "partition": pa.array([7], pa.int32())}
+    )
+    with pytest.raises(RowError, match=f"partition 7, but {topic} has 1"):
+        write_task(cluster, attempt(sink, 1, number=3), [outside])
