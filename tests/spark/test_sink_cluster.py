@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.spark.client_sink import ClientSinkCluster
-from ottla.spark.decisions import Decision
+from ottla.spark.decisions import Decision, Prepared
 from ottla.spark.errors import RowError, SinkConflict
 from ottla.spark.sink_options import parse_sink_options
 from ottla.spark.sink_protocol import Attempt, Written, abort_batch, commit_batch, write_task
@@ -59,6 +59,10 @@ def attempt(
     return Attempt(sink, query, run, batch, 0, number)
 
 
+def transactions_of(written: Written) -> tuple[Prepared, ...]:
+    return () if written.transaction is None else (written.transaction,)
+
+
 def new_sink() -> str:
     return f"sink-{uuid.uuid4().hex[:8]}"
 
@@ -78,7 +82,7 @@ def test_rows_are_seen_when_their_batch_is_decided_and_not_before(
     # The decision is there for others, and so is the way to do it all again without effect.
     other = sinks(topic=topic)
     decided = other.decision(sink)
-    assert decided == Decision(sink, "q", 0, 100, (written.transaction,))
+    assert decided == Decision(sink, "q", 0, 100, transactions_of(written))
     commit_batch(other, sink, 0, [written])
     assert write_task(other, attempt(sink, run="r2"), rows(7)).skipped
     assert sorted(topics.values("out")) == list(range(100))
@@ -229,7 +233,7 @@ def test_an_abort_after_a_commit_that_happened_rolls_forward(sinks: Any, topics:
     sink, cluster = new_sink(), sinks(topic=topic)
     written = write_task(cluster, attempt(sink), rows(1, 2))
     claim = cluster.claim(sink)
-    claim.decide(Decision(sink, "q", 0, 2, (written.transaction,)))
+    claim.decide(Decision(sink, "q", 0, 2, transactions_of(written)))
     abort_batch(cluster, sink, 0, [written])
     assert sorted(topics.values("out")) == [1, 2]
 

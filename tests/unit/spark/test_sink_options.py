@@ -12,8 +12,12 @@ from ottla.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions, p
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
 
-def parse(*, streaming: bool = True, **options: str) -> SinkOptions:
-    return parse_sink_options({**NEEDED, **options}, streaming=streaming)
+def parse(**options: str) -> SinkOptions:
+    return parse_sink_options({**NEEDED, **options}, streaming=True)
+
+
+def parse_batch(**options: str) -> SinkOptions:
+    return parse_sink_options({**NEEDED, **options}, streaming=False)
 
 
 def test_the_defaults() -> None:
@@ -36,7 +40,7 @@ def test_what_is_given_counts() -> None:
     assert (options.sink_id, options.transaction_timeout_ms) == ("s-1", 5000)
     assert (options.codec, options.batch_bytes) == (compression.ZSTD, 1000)
     assert parse(delivery="at-least-once").delivery == AT_LEAST_ONCE
-    assert parse(streaming=False, sinkId="s", batchToken="t").batch_token == "t"
+    assert parse_batch(sinkId="s", batchToken="t").batch_token == "t"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_what_is_wrong_is_named(options: dict[str, str], says: str) -> None:
 
 def test_a_token_needs_to_know_whose_it_is() -> None:
     with pytest.raises(OptionError, match="needs sinkId"):
-        parse(streaming=False, batchToken="t")
+        parse_batch(batchToken="t")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def drive(world: World, checkpoint: Checkpoint, number: int, turns: Turns) -> No
 def test_two_drivers_of_one_query_call_by_call() -> None:
     """Neither knows that it is the zombie. A third one comes when both are gone."""
     seed = seed_for("two drivers of one sink")
-    for history in range(300):
+    for history in range(100):
         world, checkpoint = World(), Checkpoint()
         turns = Turns(Random(seed + history))
         for number in (1, 2):
