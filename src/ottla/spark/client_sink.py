@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 DECISION_TIMEOUT_MS = 30_000
 # Just below the largest batch that brokers take by default (message.max.bytes).
 BATCH_BYTES = 900_000
-_FENCE_TRIES = 3
+_TRIES_MAX = 10
 
 
 class ClientSinkCluster:
@@ -78,22 +78,24 @@ class ClientSinkCluster:
             raise SinkLoss(_lost(name)) from fenced
 
     def abort(self, transactional_id: str) -> None:
-        """By taking the id over: that aborts what is open, and shuts its writer out."""
-        for _ in range(_FENCE_TRIES):
-            producer = self.wire.call(
-                lambda: flows.init(self.wire, transactional_id, DECISION_TIMEOUT_MS),
-                f"aborting {transactional_id}",
+        """By taking the id over, which shuts its writer out, and ending what it had open."""
+        what = f"aborting {transactional_id}"
+        if not self.wire.prepares():
+            self.wire.call(
+                lambda: flows.init(self.wire, transactional_id, DECISION_TIMEOUT_MS), what
             )
-            if not self.wire.prepares():
+            return
+        for _ in range(_TRIES_MAX):
+            owner = self.wire.call(lambda: flows.take_over(self.wire, transactional_id), what)
+            if self._abort_as(transactional_id, owner):
                 return
-            if self._forget(transactional_id, producer):
-                return
+        raise SinkConflict(f"{what}: others do the same, again and again; start again")
 
-    def _forget(self, transactional_id: str, producer: Producer) -> bool:
+    def _abort_as(self, transactional_id: str, owner: Producer) -> bool:
         try:
             self.wire.call(
-                lambda: flows.end(self.wire, transactional_id, producer, commit=False, forget=True),
-                f"forgetting {transactional_id}",
+                lambda: flows.end(self.wire, transactional_id, owner, commit=False, forget=True),
+                f"aborting {transactional_id}",
             )
         except Forgotten:
             return True

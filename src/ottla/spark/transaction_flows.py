@@ -41,7 +41,8 @@ class Forgotten(ClientError):
 
 
 async def init(wire: Wire, transactional_id: str | None, timeout_ms: int) -> Producer:
-    """A new epoch; whatever the id had open is aborted first. None: a producer without an id."""
+    """A new epoch; whatever the id had open is aborted first, unless it is prepared. None: a
+    producer without an id."""
     fields = {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": timeout_ms,
@@ -76,6 +77,26 @@ async def prepare(wire: Wire, transactional_id: str, producer: Producer) -> Prod
     )
     if answer.error_code in _FENCED:
         raise FencedOff(f"{transactional_id} cannot be prepared: it is over, or another has it")
+    if answer.error_code != NONE:
+        raise wire.transaction_error(transactional_id, answer.error_code)
+    return Producer(answer.producer_id, answer.producer_epoch)
+
+
+async def take_over(wire: Wire, transactional_id: str) -> Producer:
+    """Shuts out whoever has the id; what it has open, prepared or not, is for us to end."""
+    answer = await wire.ask_transactions(
+        transactional_id,
+        INIT_PRODUCER_ID,
+        {
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": 60_000,
+            "producer_id": NOBODY.producer_id,
+            "producer_epoch": NOBODY.epoch,
+            "enable2_pc": False,
+            "keep_prepared_txn": True,
+        },
+        version_min=PREPARE_VERSION,
+    )
     if answer.error_code != NONE:
         raise wire.transaction_error(transactional_id, answer.error_code)
     return Producer(answer.producer_id, answer.producer_epoch)
