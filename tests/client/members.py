@@ -12,6 +12,9 @@ from ottla.client import Consumer, Producer, Record
 PATIENCE_S = 90.0
 POLL_S = 0.05
 
+FIRST_MS = time.time_ns() // 1_000_000 - 3_600_000
+"""When the first record of a topic was written; not so long ago that retention would take it."""
+
 
 class Member:
     """A subscribed consumer; `owned` is what it was told that it has, `got` what it has read."""
@@ -101,7 +104,9 @@ def fill(
     values = [b"%d" % number for number in range(first, first + count)]
     with Producer(bootstrap_servers=bootstrap) as producer:
         for number, value in enumerate(values, first):
-            producer.send(topic, value, partition=number % partitions, timestamp_ms=1_000 + number)
+            producer.send(
+                topic, value, partition=number % partitions, timestamp_ms=FIRST_MS + number
+            )
         producer.flush(PATIENCE_S)
     return values
 

@@ -14,7 +14,7 @@ from ottla.client import Consumer, OffsetAndMetadata, Producer
 from ottla.client.consumer_errors import NoOffsetError, NotAssignedError, OffsetOutOfRangeError
 from ottla.client.errors import ClosedError, ConfigError
 from tests.client.admin_calls import create_topic
-from tests.client.members import PATIENCE_S, fill, read, until
+from tests.client.members import FIRST_MS, PATIENCE_S, fill, read, until
 
 
 def consumer_of(cluster: str, **settings: Any) -> Consumer:
@@ -25,13 +25,13 @@ def consumer_of(cluster: str, **settings: Any) -> Consumer:
 def test_all_of_a_record_comes_back(cluster: str, topic: str) -> None:
     with Producer(bootstrap_servers=cluster) as producer:
         headers = [("a", b"1"), ("b", None), ("a", b"")]
-        producer.send(topic, b"value", b"key", headers, timestamp_ms=77).result(PATIENCE_S)
-        producer.send(topic, None, None, timestamp_ms=78).result(PATIENCE_S)
+        producer.send(topic, b"value", b"key", headers, timestamp_ms=FIRST_MS).result(PATIENCE_S)
+        producer.send(topic, None, None, timestamp_ms=FIRST_MS + 1).result(PATIENCE_S)
     with consumer_of(cluster) as consumer:
         consumer.assign((topic, 0))
         first, second = read(consumer, 2)
     assert (first.topic, first.partition, first.offset) == (topic, 0, 0)
-    assert (first.timestamp, first.timestamp_type) == (77, 0)
+    assert (first.timestamp, first.timestamp_type) == (FIRST_MS, 0)
     assert (first.key, first.value, first.headers) == (b"key", b"value", tuple(headers))
     assert (second.offset, second.key, second.value, second.headers) == (1, None, None, ())
 
@@ -98,13 +98,13 @@ def test_seeks_positions_and_ends(cluster: str, topic: str) -> None:
 
 
 def test_offsets_of_times(cluster: str, topic: str) -> None:
-    fill(cluster, topic, 10)  # at 1,000 to 1,009 ms
+    fill(cluster, topic, 10)
     with consumer_of(cluster) as consumer:
         key = (topic, 0)
-        found = consumer.offsets_for_times({key: 1_004})[key]
+        found = consumer.offsets_for_times({key: FIRST_MS + 4})[key]
         assert found is not None
-        assert (found.offset, found.timestamp) == (4, 1_004)
-        assert consumer.offsets_for_times({key: 5_000}) == {key: None}
+        assert (found.offset, found.timestamp) == (4, FIRST_MS + 4)
+        assert consumer.offsets_for_times({key: FIRST_MS + 50}) == {key: None}
         with pytest.raises(ValueError, match="below 0"):
             consumer.offsets_for_times({key: -5})
 

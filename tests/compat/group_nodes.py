@@ -13,6 +13,8 @@ from tests.compat.nodes import Node, node_kind
 GROUP_OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     "offsets.retention.check.interval.ms": "200",
     "offsets.topic.num.partitions": "4",
 }

@@ -29,6 +29,7 @@ from ottla.client.backoff import backoff_ms
 from ottla.client.errors import ClientError, MalformedAnswerError
 from ottla.client.group_commits import MemberIdentity
 from ottla.client.group_member import GroupMember
+from ottla.client.nodes import COORDINATOR
 from ottla.client.pending import Flow
 from ottla.protocol import error_codes as codes
 from ottla.protocol.api_keys import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
@@ -38,6 +39,7 @@ logger = logging.getLogger("ottla.client")
 PROTOCOL_TYPE = "consumer"
 _JOIN_EXTRA_MS = 5_000
 _LEAVE_TIMEOUT_MS = 5_000
+_LEAVING = "leaving"
 _ROUNDS_AT_ONCE = 3
 """Joining again is part of the protocol; more often than that, something is wrong."""
 _FORGOTTEN = frozenset({codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION})
@@ -107,17 +109,19 @@ class ClassicMember(GroupMember):
 
     async def leave(self, reason: str) -> None:
         """A static member stays one: its instance will come back."""
+        # A coordinator answers in order: behind a join that waits for others, nothing gets through.
+        purpose = _LEAVING if self._is_joining else COORDINATOR
         self.stop()
-        await self._tell_leaving(reason)
+        await self._tell_leaving(reason, purpose)
 
-    async def _tell_leaving(self, reason: str) -> None:
+    async def _tell_leaving(self, reason: str, purpose: str = COORDINATOR) -> None:
         member_id, self.member_id, self.generation = self.member_id, "", NO_GENERATION
         if not member_id or self.settings.group_instance_id is not None:
             return
         member = {"member_id": member_id, "group_instance_id": None, "reason": reason}
         fields = {"group_id": self.group_id, "member_id": member_id, "members": [member]}
         try:
-            await self.ask(LEAVE_GROUP, fields, timeout_ms=_LEAVE_TIMEOUT_MS)
+            await self.ask(LEAVE_GROUP, fields, purpose, timeout_ms=_LEAVE_TIMEOUT_MS)
         except ClientError as error:
             logger.info("group %s: left without an answer: %s", self.group_id, error)
 

@@ -147,11 +147,13 @@ class GroupMember(ABC):
                 await self.core.sleep_until(self.core.now_ms + self.settings.retry_backoff_ms)
                 await self.host.in_poll()
 
-    async def ask(self, api_key: int, fields: dict[str, Any], **others: Any) -> Any:
+    async def ask(
+        self, api_key: int, fields: dict[str, Any], purpose: str = COORDINATOR, **others: Any
+    ) -> Any:
         """One question to the coordinator; whoever it is, if it has moved."""
         node = await self._coordinators.find(GROUP, self.group_id)
         try:
-            return await self.core.request(node, api_key, fields, purpose=COORDINATOR, **others)
+            return await self.core.request(node, api_key, fields, purpose=purpose, **others)
         except ClientError as error:
             if error.retriable:
                 self.forget_coordinator()
