@@ -91,8 +91,10 @@ SEEDS ?= 2000
 sim: $(VENV)/test.stamp ## Groups of members in simulated time: SEEDS new histories
 	@$(BIN)/python -m sim.groups --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 
-chaos: test-setup ## kill -9 and crash states at full length
-	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 $(BIN)/python -m pytest tests/chaos $(ARGS)
+chaos: test-setup ## kill -9, crash states, clients behind a bad network, at full length
+	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 OTTLA_PRODUCE_SEEDS=5000 OTTLA_FAULT_SEEDS=1000 \
+		$(BIN)/python -m pytest tests/chaos tests/client/test_faults.py \
+		tests/unit/client/test_produce_world.py $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)

@@ -1,0 +1,131 @@
+"""A producer behind a proxy that misbehaves: exact, in order, and nothing left behind.
+
+Each seed is a producer with settings of its own. `OTTLA_FAULT_SEEDS` says how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client import Delivery, Producer
+from tests.client.admin_calls import create_topic
+from tests.client.proxy import FAULTS, Proxy
+from tests.client.reading import Stored, stored
+from tests.compat.nodes import Node, OttlaNode, wait_until
+from tests.seeds import seed_for
+
+SEEDS = int(os.environ.get("OTTLA_FAULT_SEEDS", "100"))
+PARTS = 4  # each has its topic, and a part of the seeds
+PATIENCE_S = 60
+PARTITIONS = 3
+RECORDS = 40
+# Time-outs that are short, so that a seed is; delivery keeps its two minutes.
+HASTE = {
+    "request.timeout.ms": 1000,
+    "socket.connection.setup.timeout.ms": 1000,
+    "socket.connection.setup.timeout.max.ms": 1000,
+    "retry.backoff.ms": 5,
+    "retry.backoff.max.ms": 50,
+    "reconnect.backoff.ms": 2,
+    "reconnect.backoff.max.ms": 50,
+}
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, Node]]:
+    proxy = Proxy()
+    overrides = {"advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}
+    node = OttlaNode(tmp_path_factory.mktemp("proxied"), overrides)
+    node.start()
+    proxy.lead_to(node.port)
+    yield proxy, node
+    proxy.close()
+    node.close()
+
+
+def by_partition(records: list[Stored]) -> list[list[bytes]]:
+    values: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    for record in records:
+        values[record.partition].append(record.value or b"")
+    return values
+
+
+def nobody_is_left(proxy: Proxy, before: set[threading.Thread]) -> None:
+    wait_until(lambda: proxy.open_connections == 0, PATIENCE_S, "closed connections")
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_idempotent_output_is_exact_and_in_order(
+    proxied: tuple[Proxy, Node], topic: str, part: int
+) -> None:
+    proxy, _ = proxied
+    create_topic(proxy.bootstrap, topic, PARTITIONS)
+    before = set(threading.enumerate())
+    expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    for number in range(part, SEEDS, PARTS):
+        seed = seed_for(f"proxy {number}")
+        chance = random.Random(seed)
+        proxy.misbehave(seed, chance.choice([0.02, 0.1, 0.25]))
+        settings = {
+            **HASTE,
+            "bootstrap.servers": proxy.bootstrap,
+            "linger.ms": chance.choice([0, 1, 5]),
+            "batch.size": chance.choice([100, 1000, 16384]),
+            "compression.type": chance.choice(["none", "zstd"]),
+            "max.in.flight.requests.per.connection": chance.choice([1, 5]),
+        }
+        with Producer(settings) as producer:
+            sent: list[tuple[int, bytes, Delivery]] = []
+            for index in range(RECORDS):
+                partition = chance.randrange(PARTITIONS)
+                value = b"%d.%d" % (number, index)
+                sent.append((partition, value, producer.send(topic, value, partition=partition)))
+            for partition, value, delivery in sent:
+                assert delivery.result(PATIENCE_S * 2).partition == partition
+                expected[partition].append(value)
+    proxy.quiet()
+    assert by_partition(stored(proxy.bootstrap, topic)) == expected
+    nobody_is_left(proxy, before)
+
+
+def test_transactions_are_whole_or_not_there(proxied: tuple[Proxy, Node], topic: str) -> None:
+    proxy, _ = proxied
+    create_topic(proxy.bootstrap, topic, PARTITIONS)
+    before = set(threading.enumerate())
+    expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    for number in range(0, SEEDS, 5):
+        seed = seed_for(f"proxied transactions {number}")
+        chance = random.Random(seed)
+        proxy.misbehave(seed, chance.choice([0.02, 0.1, 0.2]))
+        settings = {**HASTE, "bootstrap.servers": proxy.bootstrap, "transactional.id": topic}
+        with Producer(settings) as producer:
+            for index in range(4):
+                producer.begin_transaction()
+                values = [(place, b"%d.%d" % (number, index)) for place in range(PARTITIONS)]
+                for partition, value in values:
+                    producer.send(topic, value, partition=partition)
+                if chance.random() < 0.3:
+                    producer.abort_transaction(PATIENCE_S)
+                    continue
+                producer.commit_transaction(PATIENCE_S)
+                for partition, value in values:
+                    expected[partition].append(value)
+    proxy.quiet()
+    assert by_partition(stored(proxy.bootstrap, topic, committed=True)) == expected
+    nobody_is_left(proxy, before)
+
+
+def test_every_fault_has_happened(proxied: tuple[Proxy, Node], topic: str) -> None:
+    """Else the seeds would prove less than they seem to."""
+    proxy, _ = proxied
+    proxy.misbehave(seed_for("every fault"), 0.3)
+    with Producer({**HASTE, "bootstrap.servers": proxy.bootstrap, "linger.ms": 0}) as producer:
+        while not all(proxy.faults[fault] for fault in FAULTS):
+            producer.send(topic, b"v").result(PATIENCE_S * 2)
+    proxy.quiet()
