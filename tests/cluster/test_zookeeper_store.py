@@ -5,9 +5,11 @@ Sessions end by the server's word here, never by waiting for a time-out.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,7 @@ from ottla.metadata.store import (
 )
 from ottla.runtime import zookeeper_commit
 from ottla.runtime.clocks import MovableClock, SystemClock
+from ottla.runtime.zookeeper_earlier import FILE_NAME
 from ottla.runtime.zookeeper_store import ZooKeeperStore
 from tests.cluster.zookeeper import (
     SESSION_TIMEOUT_MS,
@@ -415,6 +418,47 @@ def test_a_broker_waits_for_the_end_of_its_earlier_life(zookeeper: ZooKeeper) ->
         change = registering.result()
     assert change.number > epoch
     assert image_from_snapshot(later.load()).brokers[1].epoch == change.number
+
+
+def test_the_next_start_ends_the_session_of_a_killed_broker(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    killed = zookeeper.store(directory=tmp_path)
+    epoch = killed.register(1, registration(1)).number
+    later = zookeeper.store(directory=tmp_path)
+    # Nobody has to wait for a time-out: nothing is on record any more.
+    assert later.liveness().brokers == frozenset()
+    assert later.register(1, registration(1)).number > epoch
+    assert later.liveness().brokers == {1}
+
+
+def test_a_copy_of_the_data_ends_nobodys_session(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    original.mkdir()
+    alive = zookeeper.store(directory=original)
+    alive.register(1, registration(1))
+    shutil.copytree(original, copy)
+    assert (copy / FILE_NAME).exists()
+    zookeeper.store(directory=copy)
+    alive.refresh()
+    assert not alive.is_fenced()
+    assert alive.liveness().brokers == {1}
+
+
+def test_a_clean_end_leaves_no_session_to_end(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    store = zookeeper.store(directory=tmp_path)
+    store.register(1, registration(1))
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"session":1,"password":"zz"}', b"\xff"])
+def test_a_damaged_session_file_is_ignored(
+    zookeeper: ZooKeeper, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / FILE_NAME).write_bytes(content)
+    zookeeper.store(directory=tmp_path).register(1, registration(1))
 
 
 # -------------------------------------------------------------------------------- trouble

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from kazoo.client import KazooClient
 
@@ -42,8 +43,14 @@ class ZooKeeper:
             connection_timeout_ms=60_000,
         )
 
-    def store(self, clock: Clock | None = None, hosts: str | None = None) -> ZooKeeperStore:
-        store = ZooKeeperStore(self.settings(hosts), clock or SystemClock())
+    def store(
+        self,
+        clock: Clock | None = None,
+        hosts: str | None = None,
+        directory: Path | None = None,
+    ) -> ZooKeeperStore:
+        place = None if directory is None else str(directory)
+        store = ZooKeeperStore(self.settings(hosts), clock or SystemClock(), place)
         self._stores.append(store)
         return store
 

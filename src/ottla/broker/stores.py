@@ -31,7 +31,7 @@ def open_store(config: BrokerConfig, directory: str, clock: Clock, pool: Pool) -
     # kazoo is loaded by those who need it: a single node starts without.
     from ottla.runtime.zookeeper_store import ZooKeeperStore
 
-    return OpenStore(ZooKeeperStore(settings, clock), pool, is_cluster=True)
+    return OpenStore(ZooKeeperStore(settings, clock, directory), pool, is_cluster=True)
 
 
 def check_identity(config: BrokerConfig) -> None:

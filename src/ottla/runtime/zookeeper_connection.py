@@ -142,11 +142,19 @@ class ZooKeeperConnection:
             with suppress(NodeExistsError):  # another broker was faster
                 self._answer(self._ready().create_async(path, None, self._acl))
 
-    def close(self) -> None:
-        """Ends the session, and with it this broker's liveness."""
+    def close(self) -> bool:
+        """Ends the session, and with it this broker's liveness. False where no server has heard of
+        it: then it ends by its time-out."""
         self._closing = True
+        heard = self.connected.is_set()
+
+        def lose_patience() -> None:
+            nonlocal heard
+            heard = False
+            self._sockets.drop()
+
         # kazoo waits for the server's goodbye; a silent server must not hold a stop up.
-        impatience = threading.Timer(CLOSE_SECONDS_MAX, self._sockets.drop)
+        impatience = threading.Timer(CLOSE_SECONDS_MAX, lose_patience)
         impatience.daemon = True
         impatience.start()
         try:
@@ -155,6 +163,7 @@ class ZooKeeperConnection:
         finally:
             impatience.cancel()
             self.connected.set()  # for who waits: the client refuses what it is asked now
+        return heard
 
     def drop(self) -> None:
         """The server has been silent for too long."""

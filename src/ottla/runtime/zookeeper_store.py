@@ -31,6 +31,7 @@ from ottla.metadata.store import (
 )
 from ottla.runtime.zookeeper_commit import Committer
 from ottla.runtime.zookeeper_connection import ZooKeeperConnection
+from ottla.runtime.zookeeper_earlier import SessionFile, end_session
 from ottla.runtime.zookeeper_fence import Fence, Heartbeat
 from ottla.runtime.zookeeper_follow import ChangeFollower, Watch
 from ottla.runtime.zookeeper_journal import CHANGES
@@ -45,8 +46,15 @@ REGISTRATION_POLL_S = 0.2
 
 
 class ZooKeeperStore:
-    def __init__(self, settings: ZooKeeperSettings, clock: Clock) -> None:
-        """Connects. Raises StoreUnavailable, StoreRefused and ConfigError."""
+    def __init__(
+        self, settings: ZooKeeperSettings, clock: Clock, directory: str | None = None
+    ) -> None:
+        """Connects. Raises StoreUnavailable, StoreRefused and ConfigError.
+
+        `directory` is the broker's own, locked by it: what an earlier life has left there may be
+        ended.
+        """
+        self._session_file = None if directory is None else SessionFile(directory)
         self._clock = clock
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -67,6 +75,9 @@ class ZooKeeperStore:
             self._connection.open()
             for path in (*ancestors_of(paths.BROKER_IDS), CHANGES):
                 self._connection.make_parent(path)
+            earlier = None if self._session_file is None else self._session_file.read()
+            if earlier is not None:
+                end_session(settings, earlier)
         except BaseException:
             self._connection.close()
             raise
@@ -113,6 +124,8 @@ class ZooKeeperStore:
     def register(self, broker_id: int, content: bytes) -> Change:
         """StoreRefused when another session has this id and does not end: two brokers, one id."""
         session_count = self._connection.session_count
+        if self._session_file is not None and self._connection.client.client_id is not None:
+            self._session_file.keep(self._connection.client.client_id)
         # An earlier life of this broker may be on record until its session ends.
         patience_ms = self._connection.session_timeout_ms * 5 // 4 + 2_000
         deadline_ms = self._clock.monotonic_ms() + patience_ms
@@ -268,7 +281,9 @@ class ZooKeeperStore:
     def close(self) -> None:
         self._closed.set()
         self._wake.set()
-        self._connection.close()
+        heard = self._connection.close()
+        if heard and self._session_file is not None:
+            self._session_file.remove()
         self._heartbeat.close()
         self._thread.join()
         self._changes.unfollow_all()
