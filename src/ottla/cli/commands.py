@@ -13,6 +13,7 @@ import ottla
 
 MODULES = {
     "serve": "ottla.cli.serve_command",
+    "cluster": "ottla.cli.cluster",
     "topic": "ottla.cli.topic",
     "produce": "ottla.cli.produce",
     "consume": "ottla.cli.consume",

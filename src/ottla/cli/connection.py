@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -115,6 +116,15 @@ class Connection:
             broker.id: Address(broker.host, broker.port)
             for broker in self._metadata.brokers.values()
         }
+
+    def lead_counts(self) -> dict[int, int]:
+        """How many partitions each broker leads; who leads none is left out."""
+        return Counter(
+            partition.leader
+            for topic in self._metadata.topics.values()
+            for partition in topic.partitions.values()
+            if partition.leader >= 0
+        )
 
     # ------------------------------------------------------------------------------- topics
 
