@@ -1,7 +1,8 @@
-"""The three families of errors, and nothing else (style, section 3).
+"""The families of errors, and nothing else (style, section 3).
 
-ProtocolError travels to a client as its code. StorageError takes a log dir offline. InvariantError
-means that the program itself is wrong: it is never caught to go on.
+ProtocolError travels to a client as its code. StorageError takes a log dir offline. PeerLost is
+tried again by whoever asked, in a while. InvariantError means that the program itself is wrong: it
+is never caught to go on.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ class StorageError(OttlaError):
         super().__init__(f"{operation} failed on {path}")
         self.path = path
         self.operation = operation
+
+
+class PeerLost(OttlaError):
+    """Another broker did not answer: whether it did what it was asked is not known."""
 
 
 class ConfigError(OttlaError):

@@ -38,3 +38,9 @@ ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 # What a client unpacks a fetched batch to: a broker may have taken more than ours would.
 CLIENT_DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+
+# Requests of this broker that wait for another one; past it the next one fails at once.
+PEER_REQUESTS_MAX = 256
+
+# An answer of another broker: what a follower asks for in one fetch, and one batch as large as any.
+PEER_ANSWER_BYTES_MAX = 256 * 1024 * 1024
