@@ -101,6 +101,7 @@ class Node:
                 parts.replicas.delete_tree(doomed)
         parts.upkeep.start()
         parts.cleaner.start()
+        parts.copying.start()
         parts.groups.start()
         parts.transactions.start()
         parts.metadata.begin(image)
@@ -181,6 +182,7 @@ class Node:
         parts = self.parts
         assert parts is not None
         self.listening.close()
+        parts.copying.close()
         parts.transactions.close()
         parts.groups.close()
         parts.upkeep.stop()
@@ -209,8 +211,9 @@ class Node:
     def vanish(self) -> None:
         """As if the process had been killed: nothing is written, nobody is told. Only what the
         kernel would take back is given back."""
-        self.listening.close_ports()
+        self.listening.close()
         if self.parts is not None:
+            self.parts.copying.close()
             for _, held in self.parts.replicas.online():
                 held.abandon()
         self._pool.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ottla.base.deferred import Deferred
 from ottla.base.ports import Clock, Random
+from ottla.broker.copying import Copying, Foundation
 from ottla.broker.listening import Listening
 from ottla.broker.services import BrokerServices
 from ottla.broker.stores import OpenStore, rack_of
@@ -72,6 +73,7 @@ class Parts:
         self.replicas.on_roll = self.flusher.on_roll
         self._make_upkeep()
         self._make_metadata()
+        self._make_copying()
         self._make_coordinators()
         dispatcher = Dispatcher(self.services, around.stats)
         around.listening.processor.dispatch = dispatcher.dispatch
@@ -122,6 +124,25 @@ class Parts:
             post=around.post,
         )
 
+    def _make_copying(self) -> None:
+        around = self._around
+        self.copying = Copying(
+            Foundation(
+                broker_id=around.broker_id,
+                clock=around.clock,
+                timers=around.timers,
+                random=around.random,
+                post=around.post,
+                listening=around.listening,
+                replicas=self.replicas,
+                upkeep=self.upkeep,
+                flusher=self.flusher,
+                metadata=self.metadata,
+                writer=self.in_sync_writer,
+                config=lambda: self.config,
+            )
+        )
+
     def _make_coordinators(self) -> None:
         around = self._around
         self.services = BrokerServices(
@@ -136,6 +157,9 @@ class Parts:
                 self.config.get_int("max.incremental.fetch.session.cache.slots"),
                 lambda: uuid.uuid4().int >> 97,
             ),
+            replica_sessions=self.copying.sessions,
+            inter_broker_listener=around.listening.inter_broker_name,
+            soon=around.listening.processor.call_soon,
             flusher=self.flusher,
             new_uuid=uuid.uuid4,
         )
@@ -172,6 +196,7 @@ class Parts:
         )
         self.services.config = self.config
         self.replicas.configure(self.config, image)
+        self.copying.configure(self.config, image)
         self._around.pool.resize(self.config.get_int("num.io.threads"))
         self.groups.on_config(self.config)
         self.transactions.on_config(self.config)
@@ -180,6 +205,7 @@ class Parts:
         if new.broker_configs is not old.broker_configs:
             self.configure(new)
         applied = self.replicas.apply(old, new)
+        applied.when_done(lambda done: self.copying.on_image(old, new))
         applied.when_done(lambda done: self.groups.on_image(new))
         applied.when_done(lambda done: self.transactions.on_image(new))
         return applied

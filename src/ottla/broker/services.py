@@ -16,6 +16,7 @@ from ottla.metadata.controller import decide_producer_id_block
 from ottla.metadata.image import MetadataImage
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.replication.replica_session import ReplicaSessions
 from ottla.runtime.flusher import Flusher
 from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.local_replicas import LocalReplicas
@@ -79,6 +80,9 @@ class BrokerServices:
         partitions: LocalReplicas,
         controller: MetadataDriver,
         fetch_sessions: FetchSessions,
+        replica_sessions: ReplicaSessions,
+        inter_broker_listener: str,
+        soon: Callable[[Callable[[], None]], object],
         flusher: Flusher,
         new_uuid: Callable[[], uuid.UUID],
     ) -> None:
@@ -92,6 +96,9 @@ class BrokerServices:
         self._driver = controller
         self._replicas = partitions
         self.fetch_sessions = fetch_sessions
+        self.replica_sessions = replica_sessions
+        self.inter_broker_listener = inter_broker_listener
+        self.soon = soon
         self._flusher = flusher
         self._producer_ids = ProducerIds(controller, broker_id)
         self.new_uuid = new_uuid

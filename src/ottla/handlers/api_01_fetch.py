@@ -16,6 +16,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.ports import Timer
 from ottla.handlers.context import Context
+from ottla.handlers.replica_fetch import handle_replica_fetch
 from ottla.handlers.reply import Reply
 from ottla.log.partition_log import LogSlice, PartitionLog
 from ottla.protocol.error_codes import (
@@ -58,6 +59,8 @@ ReadTopics = list[tuple[PartitionKey, SessionPartition, FetchedPartition]]
 
 def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]:
     request = read_fetch_request(context.api_version, body)
+    if request.replica_id >= 0:
+        return handle_replica_fetch(context, request)
     services = context.services
     answer = services.fetch_sessions.resolve(
         request,
@@ -129,9 +132,6 @@ class _Fetch:
         code = partition.check_leader(wanted.request.current_leader_epoch)
         if code != NONE:
             return _error(index, code)
-        if self.request.replica_id >= 0:
-            # Only assigned followers may read as replicas, and a single node has none.
-            return _error(index, NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         assert log is not None  # check_leader has answered KAFKA_STORAGE_ERROR otherwise
         try:

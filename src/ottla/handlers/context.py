@@ -21,6 +21,7 @@ from ottla.metadata.controller import Decision
 from ottla.metadata.image import MetadataImage
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.replication.replica_session import ReplicaSessions
 
 if TYPE_CHECKING:
     from ottla.handlers.produce_route import Route
@@ -139,6 +140,8 @@ class Services(Protocol):
     partitions: PartitionTable
     controller: ControllerDoor
     fetch_sessions: FetchSessions
+    replica_sessions: ReplicaSessions
+    inter_broker_listener: str
     groups: GroupDoor
     transactions: TransactionDoor
 
@@ -150,6 +153,10 @@ class Services(Protocol):
 
     def storage_failed(self, failure: StorageError) -> None:
         """Take the log dir that failed offline."""
+        ...
+
+    def soon(self, callback: Callable[[], None]) -> object:
+        """At the end of this turn of the loop."""
         ...
 
     def new_producer_id(self) -> Deferred[int]: ...

@@ -70,13 +70,18 @@ class FetchLimits:
 @dataclass(slots=True)
 class FetchEffects:
     """What an answer asks of the driver. `cut`: write the recovery point, then `resume`. `unsafe`:
-    sync the log, then `resume`. `failures`: a disk. `complaints`: lines for the log."""
+    sync the log, then `resume`. `failures`: a disk. `complaints`: lines for the log. `refusal`:
+    why the leader answered nothing at all, which is a reason to leave it alone for a while."""
 
     cut: list[Partition] = field(default_factory=list)
     unsafe: list[Partition] = field(default_factory=list)
     failures: list[StorageError] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    refusal: str | None = None
     bytes_stored: int = 0
+
+    def has_more_than_records(self) -> bool:
+        return bool(self.cut or self.unsafe or self.failures or self.complaints)
 
 
 class Followed:
@@ -194,7 +199,7 @@ class FollowerFetch:
 
     def request(self, now_ms: int) -> bytes | None:
         """The next request; None while there is nobody to ask for."""
-        self._wake(now_ms)
+        self.wake(now_ms)
         if self._session_epoch == 0:
             return self._full_request()
         topics: dict[bytes, list[bytes]] = {}
@@ -257,7 +262,8 @@ class FollowerFetch:
             self._tail,
         )
 
-    def _wake(self, now_ms: int) -> None:
+    def wake(self, now_ms: int) -> None:
+        """Who has rested long enough is to be asked for."""
         if self._delayed:
             for followed in list(self._delayed):
                 if followed.due_ms <= now_ms:
@@ -279,7 +285,7 @@ class FollowerFetch:
         if code != NONE:
             self._end_session()
             if code not in SESSION_ERRORS:
-                effects.complaints.append(f"refused to be copied: {name_of(code)}")
+                effects.refusal = name_of(code)
             return effects
         if session_id == 0:
             self._session_epoch = 0  # it keeps none for us: ask for everything each time

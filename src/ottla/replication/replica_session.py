@@ -30,22 +30,25 @@ from ottla.replication.effects import InSyncProposal
 from ottla.replication.in_sync_tracker import MayBeMember
 from ottla.replication.leader_progress import Pulse
 from ottla.replication.partition import Partition
+from ottla.replication.throttle import Throttle
 
 EPOCH_MAX = 2**31 - 1
 NO_FOLLOWER = -1
 
 ReadKey = tuple[uuid.UUID, int]
+Told = list[tuple[uuid.UUID, FetchedPartition]]
+"""Topic ids and what is told of their partitions."""
 
 
 class Surroundings(NamedTuple):
-    """What a session asks of the broker: `find` gives a partition or the error code that is owed,
-    `may_send` whether bytes may go to a follower now (throttles)."""
+    """What a session asks of the broker: `find` gives a partition or the error code that is
+    owed."""
 
     find: Callable[[uuid.UUID, int], Partition | int]
     may_be_member: MayBeMember
     propose: Callable[[Partition, InSyncProposal], None]
     storage_failed: Callable[[StorageError], None]
-    may_send: Callable[[Partition, int], bool]
+    throttle: Throttle
 
 
 class ReplicaRead:
@@ -214,9 +217,9 @@ class ReplicaSession(Pulse):
 
     # -- an answer ----------------------------------------------------------------------------
 
-    def collect(self, bytes_max: int) -> tuple[list[tuple[uuid.UUID, FetchedPartition]], bool]:
+    def collect(self, bytes_max: int) -> tuple[Told, bool]:
         """What there is to tell, and whether that is worth an answer now."""
-        told: list[tuple[uuid.UUID, FetchedPartition]] = []
+        told: Told = []
         is_urgent = False
         bytes_read = 0
         news, self.news = self.news, {}
@@ -233,7 +236,7 @@ class ReplicaSession(Pulse):
                 is_urgent = True
         return told, is_urgent
 
-    def put_back(self, told: list[tuple[uuid.UUID, FetchedPartition]]) -> None:
+    def put_back(self, told: Told) -> None:
         """It was not worth an answer: the next one is to tell it."""
         for topic_id, fetched in told:
             read = self._reads.get((topic_id, fetched.index))
@@ -253,28 +256,53 @@ class ReplicaSession(Pulse):
             return _failed(index, code or KAFKA_STORAGE_ERROR, log_start)
         if read.diverging is not None:
             return self._tell(read, partition, log, None, read.diverging)
-        records: LogSlice | None = None
-        asked = read.asked
-        if asked.fetch_offset < log.log_end_offset:
-            if bytes_left <= 0 and not is_first:
-                self.news[read] = None
-                return None
-            if self._surroundings.may_send(partition, self.replica_id):
-                try:
-                    records = log.read(
-                        asked.fetch_offset,
-                        max(min(asked.partition_max_bytes, bytes_left), 0),
-                        log.log_end_offset,
-                        at_least_one=is_first,
-                    )
-                except ProtocolError as refused:
-                    return _failed(index, refused.code, log.log_start_offset)
-                except StorageError as failure:
-                    self._surroundings.storage_failed(failure)
-                    return _failed(index, KAFKA_STORAGE_ERROR, -1)
-            if records is None:
-                self.news[read] = None  # it comes first in the next answer, or when it may
+        if read.asked.fetch_offset >= log.log_end_offset:
+            return self._tell(read, partition, log, None, None)
+        if (bytes_left <= 0 and not is_first) or not self._may_send(partition):
+            self.news[read] = None  # it comes first in the next answer
+            return self._tell(read, partition, log, None, None)
+        try:
+            records = self._records(read, partition, log, bytes_left, is_first)
+        except ProtocolError as refused:
+            return _failed(index, refused.code, log.log_start_offset)
+        except StorageError as failure:
+            self._surroundings.storage_failed(failure)
+            return _failed(index, KAFKA_STORAGE_ERROR, -1)
         return self._tell(read, partition, log, records, None)
+
+    def _records(
+        self,
+        read: ReplicaRead,
+        partition: Partition,
+        log: PartitionLog,
+        bytes_left: int,
+        is_first: bool,
+    ) -> LogSlice | None:
+        asked = read.asked
+        records = log.read(
+            asked.fetch_offset,
+            max(min(asked.partition_max_bytes, bytes_left), 0),
+            log.log_end_offset,
+            at_least_one=is_first,
+        )
+        throttle = self._surroundings.throttle
+        if records is None:
+            self.news[read] = None
+        elif throttle.is_on and self._is_throttled(partition):
+            throttle.spend(records.size, self.fetched_ms)
+        return records
+
+    def _may_send(self, partition: Partition) -> bool:
+        throttle = self._surroundings.throttle
+        if not throttle.is_on or not self._is_throttled(partition):
+            return True
+        return throttle.wait_ms(self.fetched_ms) == 0
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        """Who is in sync is never held back."""
+        return self.replica_id not in partition.in_sync and self._surroundings.throttle.applies(
+            partition.topic, partition.partition, self.replica_id
+        )
 
     def _tell(
         self,

@@ -1,8 +1,9 @@
 """The replicas on this broker's disks: made, opened, configured and removed as the image says.
 
-The driver between the metadata image and the log room. It opens and deletes in the pool and keeps
-the table that handlers look partitions up in. A disk that fails takes its log dir offline, and
-with it every partition that lives there; the broker goes on with the others.
+The driver between the metadata image and the replicas. It keeps the table that handlers look
+partitions up in, tells each its role and whoever copies for it, and deletes in the pool. A disk
+that fails takes its log dir offline, and with it every partition that lives there; the broker goes
+on with the others. A replica that breaks an invariant goes offline alone.
 """
 
 from __future__ import annotations
@@ -10,39 +11,41 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import Protocol
 
 from ottla.base.deferred import Deferred, all_of
-from ottla.base.errors import OttlaError, StorageError
+from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool, Timers
 from ottla.handlers.context import LogDirState
 from ottla.log.file_cache import FileCache
-from ottla.log.log_config import LogConfig
-from ottla.log.log_dir import LogDir
-from ottla.log.open_log import LoadReport, open_log
+from ottla.log.log_dir import FoundPartition, LogDir
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.effective import effective_log_config
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.replication.effects import Assignment
-from ottla.replication.partition import Partition
+from ottla.replication.partition import NO_LEADER, Partition
+from ottla.runtime.replica_loader import OpenOrder, ReplicaLoader
 
 log = logging.getLogger("ottla.runtime")
 
 
-@dataclass(slots=True)
-class OpenOrder:
-    """One log to open in the pool, and what came of it."""
+class Copying(Protocol):
+    """Who copies partitions from their leaders."""
 
-    topic: TopicImage
-    index: int
-    log_dir: LogDir
-    config: LogConfig
-    fresh: bool
-    """Its directory is yet to be made: what a checkpoint says is of another log of that name."""
-    opened: PartitionLog | None = None
-    failure: OttlaError | None = None
+    def follow(self, partition: Partition) -> None: ...
+    def unfollow(self, partition: Partition) -> None: ...
+
+
+class NoCopying:
+    """Of a broker that is alone."""
+
+    def follow(self, partition: Partition) -> None:
+        """There is nobody to copy from."""
+
+    def unfollow(self, partition: Partition) -> None:
+        """Nothing is copied."""
 
 
 class LocalReplicas:
@@ -60,15 +63,27 @@ class LocalReplicas:
     ) -> None:
         self._broker_id = broker_id
         self._files = files
-        self._file_cache = file_cache
         self._clock = clock
         self._timers = timers
         self._pool = pool
         self._log_dirs = log_dirs
         self._config = config
+        self._loader = ReplicaLoader(
+            files=files,
+            file_cache=file_cache,
+            clock=clock,
+            pool=pool,
+            log_dirs=log_dirs,
+            config=config,
+        )
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._corrupt: set[TopicPartition] = set()
+        self.alarms = 0
+        """How many replicas have broken an invariant since the start."""
+        self.copying: Copying = NoCopying()
         self.on_roll: Callable[[PartitionLog], None] | None = None
-        self.on_log_dir_failed: Callable[[LogDir], None] = lambda failed: None
+        self.on_offline: Callable[[list[TopicPartition]], None] = lambda keys: None
+        """These replicas are of no use any more: others have to do without them."""
         self.forget: Callable[[list[TopicPartition]], Deferred[None]] = lambda keys: all_of([])
         """Takes partitions out of the checkpoints on the disk."""
 
@@ -101,16 +116,14 @@ class LocalReplicas:
         where: dict[TopicPartition, LogDir] = {}
         for log_dir in self._log_dirs:
             for found in log_dir.partitions():
-                topic = image.topics.get(found.topic)
-                known = topic is not None and found.partition in topic.partitions
-                if topic is not None and known and found.topic_id in (None, topic.topic_id):
+                if self._is_ours(image, found):
                     where[found.topic, found.partition] = log_dir
                 else:
                     # Never deleted: somebody may have put it there for a reason.
                     log.warning("%s is of no topic here; it is set aside", found.path)
                     log_dir.set_stray(found)
         orders = [
-            self._order(topic, index, where.get((topic.name, index)))
+            self._loader.order(topic, index, where.get((topic.name, index)))
             for topic in image.topics.values()
             for index, state in topic.partitions.items()
             if self._broker_id in state.replicas
@@ -123,6 +136,13 @@ class LocalReplicas:
 
         self._open(orders).when_done(opened)
         return finished
+
+    def _is_ours(self, image: MetadataImage, found: FoundPartition) -> bool:
+        topic = image.topics.get(found.topic)
+        if topic is None or found.topic_id not in (None, topic.topic_id):
+            return False
+        state = topic.partitions.get(found.partition)
+        return state is not None and self._broker_id in state.replicas
 
     def apply(self, old: MetadataImage, new: MetadataImage) -> Deferred[None]:
         """Do what the difference between two images asks of this broker."""
@@ -145,7 +165,7 @@ class LocalReplicas:
 
     def configure(self, config: BrokerConfig, image: MetadataImage) -> None:
         """The broker's own settings have changed: so may have every topic's defaults."""
-        self._config = config
+        self._config = self._loader.config = config
         for topic in image.topics.values():
             self._configure_topic(topic)
 
@@ -153,14 +173,36 @@ class LocalReplicas:
         self._configure_topic(topic)
         orders = []
         for index, state in topic.partitions.items():
-            if self._broker_id not in state.replicas:
-                continue
             partition = self._partitions.get((topic.name, index))
-            if partition is None:
-                orders.append(self._order(topic, index, None))
+            if self._broker_id not in state.replicas:
+                if partition is not None:
+                    self._remove(topic.name, index)
+            elif partition is None or self._may_start_over(partition, state):
+                orders.append(self._loader.order(topic, index, None))
             else:
                 self._assume_role(partition, state)
         return orders
+
+    def _may_start_over(self, partition: Partition, state: PartitionState) -> bool:
+        """A corrupt replica is of use again once nobody counts on what it had: with nothing, and
+        then with what its leader has. What was found is kept for people to look at."""
+        key = partition.topic, partition.partition
+        if key not in self._corrupt or self._broker_id in (*state.in_sync, *state.eligible):
+            return False
+        if state.leader in (NO_LEADER, self._broker_id):
+            return False
+        log_dir = self._log_dir_of(partition.log_dir)
+        try:
+            found = FoundPartition(*key, partition.topic_id, log_dir.directory_of(*key))
+            aside = log_dir.set_stray(found)
+        except StorageError as failure:
+            self.storage_failed(failure)
+            return False
+        log.warning("%s-%d is copied anew; what there was is in %s", *key, aside)
+        self._corrupt.discard(key)
+        self._loader.on_removed(partition.log_dir)
+        del self._partitions[key]
+        return True
 
     def _configure_topic(self, topic: TopicImage) -> None:
         config = effective_log_config(self._config, topic.configs)
@@ -180,111 +222,53 @@ class LocalReplicas:
             state.in_sync,
             state.unclean_epoch,
         )
-        partition.assume(self._broker_id, assigned, self._clock.monotonic_ms())
+        if not partition.assume(self._broker_id, assigned, self._clock.monotonic_ms()):
+            return
+        has_leader = partition.leader_id not in (NO_LEADER, self._broker_id)
+        if has_leader and partition.log is not None:
+            self.copying.follow(partition)
+        else:
+            self.copying.unfollow(partition)
 
     # -- opening ----------------------------------------------------------------------------
 
-    def _order(self, topic: TopicImage, index: int, log_dir: LogDir | None) -> OpenOrder:
-        config = effective_log_config(self._config, topic.configs)
-        chosen = log_dir or self._emptiest_log_dir()
-        return OpenOrder(topic, index, chosen, config, fresh=log_dir is None)
-
-    def _emptiest_log_dir(self) -> LogDir:
-        online = [log_dir for log_dir in self._log_dirs if log_dir.error is None]
-        if len(online) <= 1:
-            return (online or self._log_dirs)[0]
-        held = dict.fromkeys((log_dir.path for log_dir in online), 0)
-        for partition in self._partitions.values():
-            if partition.log_dir in held:
-                held[partition.log_dir] += 1
-        return min(online, key=lambda log_dir: held[log_dir.path])
-
     def _open(self, orders: list[OpenOrder]) -> Deferred[None]:
         finished: Deferred[None] = Deferred()
-        if not orders:
-            finished.resolve(None)
-            return finished
-
-        shares = self._shares(orders)
-        left = len(shares)
 
         def opened(outcome: Deferred[None]) -> None:
-            nonlocal left
             outcome.result()
-            left -= 1
-            if left == 0:
-                for order in orders:
-                    self._install(order)
-                finished.resolve(None)
+            offline = [order.key for order in orders if not self._install(order)]
+            if offline:
+                self.on_offline(offline)
+            finished.resolve(None)
 
-        for share in shares:
-            self._pool.run(self._open_all, share).when_done(opened)
+        self._loader.open(orders).when_done(opened)
         return finished
 
-    def _shares(self, orders: list[OpenOrder]) -> list[list[OpenOrder]]:
-        """What each thread opens: `num.recovery.threads.per.data.dir` of them for each log dir."""
-        threads = max(self._config.get_int("num.recovery.threads.per.data.dir"), 1)
-        shares = []
-        for log_dir in self._log_dirs:
-            of_dir = [order for order in orders if order.log_dir is log_dir]
-            shares += [of_dir[first::threads] for first in range(threads)]
-        return [share for share in shares if share]
-
-    def _open_all(self, orders: list[OpenOrder]) -> None:
-        """In the pool."""
-        expiration_ms = self._config.get_int("producer.id.expiration.ms")
-        for order in orders:
-            log_dir = order.log_dir
-            try:
-                if log_dir.error is not None:
-                    raise StorageError(log_dir.path, "open")
-                opened, report = self._open_one(order, expiration_ms)
-                _tell(order, report)
-                if report.corrupt is None:
-                    order.opened = opened
-                else:
-                    order.failure = OttlaError(report.corrupt)
-            except OttlaError as failure:
-                order.failure = failure
-
-    def _open_one(self, order: OpenOrder, expiration_ms: int) -> tuple[PartitionLog, LoadReport]:
-        log_dir, topic = order.log_dir, order.topic
-        key = (topic.name, order.index)
-        return open_log(
-            self._files,
-            log_dir.directory_of(topic.name, order.index),
-            topic.name,
-            order.index,
-            topic_id=topic.topic_id,
-            config=order.config,
-            recovery_point=0 if order.fresh else log_dir.recovery_points.get(key, 0),
-            log_start_offset=0 if order.fresh else log_dir.log_start_offsets.get(key, 0),
-            clean=log_dir.clean and not order.fresh,
-            clock=self._clock,
-            producer_id_expiration_ms=expiration_ms,
-            file_cache=self._file_cache,
-            power_lost=log_dir.power_lost,
-        )
-
-    def _install(self, order: OpenOrder) -> None:
+    def _install(self, order: OpenOrder) -> bool:
+        """Whether it can be used."""
         topic, index = order.topic, order.index
         partition = Partition(topic.name, index, topic.topic_id, order.log_dir.path)
+        partition.on_alarm = self._on_alarm
         partition.log = order.opened
         if order.opened is not None:
             order.opened.on_roll = self.on_roll
-        self._partitions[topic.name, index] = partition
+        self._partitions[order.key] = partition
         if order.failure is not None:
             log.error("partition %s-%d is offline: %s", topic.name, index, order.failure)
-            if isinstance(order.failure, StorageError):
+            if order.is_corrupt():
+                self._corrupt.add(order.key)
+            elif isinstance(order.failure, StorageError):
                 self.storage_failed(order.failure)
-            return
-        if not order.fresh and order.opened is not None:
+        elif order.opened is not None and not order.fresh:
             self._take_checkpoints(partition, order.opened, order.log_dir)
         self._assume_role(partition, topic.partitions[index])
+        return partition.log is not None
 
     def _take_checkpoints(self, partition: Partition, held: PartitionLog, log_dir: LogDir) -> None:
         key = partition.topic, partition.partition
-        partition.high_watermark = log_dir.high_watermarks.get(key, 0)
+        known = log_dir.high_watermarks.get(key, 0)
+        partition.high_watermark = min(known, held.log_end_offset)
         held.cleaned_to = (log_dir.cleaned_offsets or {}).get(key, -1)
 
     # -- removing ---------------------------------------------------------------------------
@@ -302,6 +286,9 @@ class LocalReplicas:
         partition = self._partitions.pop((topic, index), None)
         if partition is None:
             return
+        self.copying.unfollow(partition)
+        self._loader.on_removed(partition.log_dir)
+        self._corrupt.discard((topic, index))
         partition.go_away()
         held, partition.log = partition.log, None
         if held is None:
@@ -334,30 +321,35 @@ class LocalReplicas:
                 cause = failure.__cause__
                 log_dir.error = f"{failure} ({cause})" if cause else str(failure)
                 log.error("log dir %s is offline: %s", log_dir.path, log_dir.error)
-                for partition in self._partitions.values():
-                    if partition.log_dir == log_dir.path:
-                        partition.go_offline()
-                self.on_log_dir_failed(log_dir)
+                gone = [one for one in self._partitions.values() if one.log_dir == log_dir.path]
+                for partition in gone:
+                    self.copying.unfollow(partition)
+                    partition.go_offline()
+                self.on_offline([(one.topic, one.partition) for one in gone])
+
+    def _on_alarm(self, partition: Partition, reason: str) -> None:
+        self.alarms += 1
+        log.error(
+            "ALARM: %s-%d is offline, because an invariant does not hold: %s",
+            partition.topic,
+            partition.partition,
+            reason,
+        )
+        held = partition.log
+        self.copying.unfollow(partition)
+        if held is not None:
+            # What it has is kept, and everything of it that is open is let go.
+            self._timers.call_later(0, held.abandon)
+        self.on_offline([(partition.topic, partition.partition)])
 
     def _log_dir_of(self, path: str) -> LogDir:
         return next(log_dir for log_dir in self._log_dirs if log_dir.path == path)
 
 
 def _fresh(orders: list[OpenOrder]) -> list[TopicPartition]:
-    return [(order.topic.name, order.index) for order in orders if order.fresh]
+    return [order.key for order in orders if order.fresh]
 
 
 def _state_of(log_dir: LogDir) -> LogDirState:
     total, usable = log_dir.space()
     return LogDirState(log_dir.path, total, usable, log_dir.error)
-
-
-def _tell(order: OpenOrder, report: LoadReport) -> None:
-    if report.bytes_cut:
-        log.warning(
-            "%s-%d: cut a torn tail of %d bytes, the log ends at offset %d",
-            order.topic.name,
-            order.index,
-            report.bytes_cut,
-            report.log_end_offset,
-        )

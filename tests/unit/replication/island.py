@@ -23,6 +23,7 @@ from ottla.replication.effects import Assignment, InSyncProposal, Outcome
 from ottla.replication.follower_fetch import FetchLimits, FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.replication.replica_session import ReplicaSessions, Surroundings
+from ottla.replication.throttle import Throttle
 from tests.unit.log.world import NOW_MS
 from tests.unit.replication.replicas import LAG_MS, TOPIC_ID, Replica
 
@@ -69,7 +70,7 @@ class Broker:
             may_be_member=self.island.may_be_member,
             propose=lambda _, proposal: self.island.propose(self, proposal),
             storage_failed=lambda failure: None,
-            may_send=lambda _, replica: True,
+            throttle=Throttle(),
         )
         self.sessions = ReplicaSessions(surroundings, lambda: self.island.random.getrandbits(30))
 

@@ -223,7 +223,7 @@ def test_a_lost_session_begins_again(setting: Setting, code: int) -> None:
     count = setting.fetch.session_count
     effects = setting.answer(code=code, session_id=0)
     assert setting.fetch.session_count > count
-    assert bool(effects.complaints) == (code == STALE_BROKER_EPOCH)
+    assert (effects.refusal is not None) == (code == STALE_BROKER_EPOCH)
     assert setting.asked() == {0: (0, 5)}
 
 

@@ -22,6 +22,7 @@ from ottla.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
 from ottla.replication.effects import InSyncProposal
 from ottla.replication.partition import Partition
 from ottla.replication.replica_session import ReplicaSession, ReplicaSessions, Surroundings
+from ottla.replication.throttle import Throttle
 from tests.unit.replication.replicas import TOPIC_ID, Replica, assigned
 
 EPOCH = 5
@@ -35,7 +36,7 @@ class Setting:
         self.leaders = [self._leader(index) for index in range(count)]
         self.proposals: list[InSyncProposal] = []
         self.failures: list[StorageError] = []
-        self.is_throttled = False
+        self.throttle = Throttle()
         self.ids = 0
         self.sessions = ReplicaSessions(
             Surroundings(
@@ -43,7 +44,7 @@ class Setting:
                 may_be_member=lambda broker, epoch: True,
                 propose=lambda partition, proposal: self.proposals.append(proposal),
                 storage_failed=self.failures.append,
-                may_send=lambda partition, replica: not self.is_throttled,
+                throttle=self.throttle,
             ),
             self._new_id,
         )
@@ -355,11 +356,26 @@ def test_a_follower_that_could_join_is_proposed(setting: Setting) -> None:
 
 
 def test_a_throttled_follower_gets_its_bytes_later(setting: Setting) -> None:
-    setting.leaders[0].produce()
-    setting.is_throttled = True
+    leader = setting.leaders[0]
+    leader.assume(assigned(1, EPOCH, 1, in_sync=(1, 3)))
+    setting.throttle.set_rate(100, now_ms=0)
+    setting.throttle.set_replicas({"topic": ["0:2"]})
+    leader.produce(2)
     session = setting.begin({0: (0, -1)})
-    assert sizes(setting.tell(session)) == {0: 0}
+    assert sizes(setting.tell(session))[0] > 100  # one answer may overdraw
+    leader.produce()
+    setting.next(session, {0: (2, EPOCH)})
+    assert sizes(setting.tell(session)) == {}
     assert not setting.is_urgent
-    setting.is_throttled = False
-    setting.next(session, {})
+    setting.next(session, {}, now_ms=10_000)
     assert sizes(setting.tell(session))[0] > 0
+
+
+def test_who_is_in_sync_is_not_throttled(setting: Setting) -> None:
+    setting.throttle.set_rate(1, now_ms=0)
+    setting.throttle.set_replicas({"topic": ["*"]})
+    session = setting.begin({0: (0, -1)})
+    for offset in range(3):
+        setting.leaders[0].produce()
+        setting.next(session, {0: (offset, EPOCH if offset else -1)})
+        assert sizes(setting.tell(session))[0] > 0

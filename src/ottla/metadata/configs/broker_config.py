@@ -69,6 +69,10 @@ class BrokerConfig:
 
     get_long = get_int
 
+    def get_optional_int(self, name: str) -> int | None:
+        """None where nobody has set it and there is no default."""
+        return None if self._effective[name] is None else self.get_int(name)
+
     def get_bool(self, name: str) -> bool:
         value = self._effective[name]
         if not isinstance(value, bool):

@@ -1,0 +1,102 @@
+"""Looks after the in-sync sets of the partitions that this broker leads.
+
+Owns the times at which a partition is asked what it wants, and the way of a proposal to the store
+and of its outcome back. What to propose the partition decides. One that was refused or lost is
+asked for again after a while, for as long as no newer state has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from ottla.base.deferred import Deferred
+from ottla.base.ports import Clock, Timer, Timers
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.image import MetadataImage
+from ottla.replication.effects import InSyncProposal, Outcome
+from ottla.replication.partition import Partition
+from ottla.runtime.in_sync_writer import InSyncDoor
+
+RETRY_MS = 500
+
+
+class LedPartitions(Protocol):
+    def all(self) -> Iterable[Partition]: ...
+
+
+class InSyncKeeper:
+    def __init__(
+        self,
+        *,
+        partitions: LedPartitions,
+        writer: InSyncDoor,
+        clock: Clock,
+        timers: Timers,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._partitions = partitions
+        self._writer = writer
+        self._clock = clock
+        self._timers = timers
+        self._config = config
+        self._image = image
+        self._tick: Timer | None = None
+        self._unsettled: dict[Partition, None] = {}
+        self._retry: Timer | None = None
+
+    def start(self) -> None:
+        self._schedule()
+
+    def stop(self) -> None:
+        for timer in (self._tick, self._retry):
+            if timer is not None:
+                timer.cancel()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """This broker has acted on `new`. Who came may join, who went is not waited for."""
+        if new.brokers is not old.brokers:
+            self.check_all()
+
+    def may_be_member(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._image().brokers.get(broker_id)
+        return (
+            broker is not None
+            and broker.epoch == broker_epoch
+            and not (broker.fenced or broker.shutting_down or broker.unclean)
+        )
+
+    def check_all(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        lag_ms_max = self._config().get_int("replica.lag.time.max.ms")
+        for partition in list(self._partitions.all()):
+            if partition.is_leader and len(partition.replicas) > 1:
+                proposal = partition.check_in_sync(now_ms, lag_ms_max, self.may_be_member)
+                if proposal is not None:
+                    self.propose(partition, proposal)
+
+    def propose(self, partition: Partition, proposal: InSyncProposal) -> None:
+        def settled(answer: Deferred[Outcome]) -> None:
+            if partition.on_proposal_outcome(proposal, answer.result()):
+                self._unsettled[partition] = None
+                if self._retry is None:
+                    self._retry = self._timers.call_later(RETRY_MS, self._ask_again)
+
+        self._writer.propose(proposal).when_done(settled)
+
+    def _ask_again(self) -> None:
+        self._retry = None
+        unsettled, self._unsettled = self._unsettled, {}
+        for partition in unsettled:
+            proposal = partition.propose_again()
+            if proposal is not None:
+                self.propose(partition, proposal)
+
+    def _schedule(self) -> None:
+        interval_ms = self._config().get_int("replica.lag.time.max.ms") // 2
+        self._tick = self._timers.call_later(max(interval_ms, 1), self._on_tick)
+
+    def _on_tick(self) -> None:
+        self.check_all()
+        self._schedule()

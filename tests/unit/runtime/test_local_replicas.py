@@ -1,0 +1,233 @@
+"""Goal: the replicas here are what the image says, and one that fails costs nothing but itself.
+Method: real logs on a real disk, images by hand, a pool that works at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.base.deferred import Deferred
+from ottla.base.errors import StorageError
+from ottla.base.ids import TopicPartition
+from ottla.log.file_cache import FileCache
+from ottla.log.log_dir import LogDir
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
+from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
+from ottla.records.batch_header import read_header
+from ottla.replication.partition import Partition
+from ottla.runtime.local_replicas import LocalReplicas
+from ottla.runtime.posix_files import PosixFiles
+from sim.groups.virtual import VirtualTime
+from tests.unit.log.world import NOW_MS, batch
+
+ME = 1
+TOPIC_ID = uuid.UUID(int=5)
+
+
+class Pool:
+    """Does it now."""
+
+    def run(self, work: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        done.resolve(work(*arguments))
+        return done
+
+
+class Broker:
+    """One life of broker 1 over the files of its disk."""
+
+    def __init__(self, disk: Path, dirs: tuple[str, ...] = ("one",)) -> None:
+        self.time = VirtualTime()
+        self.disk = disk
+        files = PosixFiles()
+        self.dirs = [LogDir.open(files, str(disk / name)) for name in dirs]
+        self.replicas = LocalReplicas(
+            broker_id=ME,
+            files=files,
+            file_cache=FileCache(100),
+            clock=self.time,
+            timers=self.time,
+            pool=Pool(),
+            log_dirs=self.dirs,
+            config=BrokerConfig({}),
+        )
+        self.replicas.copying = self
+        self.replicas.on_offline = self.on_offline
+        self.followed: dict[Partition, int] = {}
+        self.offline: list[TopicPartition] = []
+        self.image = MetadataImage()
+
+    def follow(self, partition: Partition) -> None:
+        self.followed[partition] = partition.leader_id
+
+    def unfollow(self, partition: Partition) -> None:
+        self.followed.pop(partition, None)
+
+    def on_offline(self, keys: list[TopicPartition]) -> None:
+        self.offline += keys
+
+    def load(self, *states: PartitionState) -> Broker:
+        self.image = image(*states)
+        self.replicas.load(self.image).result()
+        return self
+
+    def apply(self, *states: PartitionState) -> None:
+        old, self.image = self.image, image(*states)
+        self.replicas.apply(old, self.image).result()
+
+    def partition(self, index: int = 0) -> Partition:
+        found = self.replicas.find("t", index)
+        assert found is not None
+        return found
+
+    def produce(self, index: int = 0) -> None:
+        content = batch()
+        self.partition(index).append(bytearray(content), read_header(content), NOW_MS)
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in (self.disk / "one").iterdir() if path.is_dir())
+
+    def die(self) -> None:
+        for _, held in self.replicas.online():
+            held.abandon()
+        for log_dir in self.dirs:
+            log_dir.release()
+
+
+def state(leader: int = 1, epoch: int = 0, version: int = 0, **changes: Any) -> PartitionState:
+    return replace(PartitionState(leader, epoch, (1, 2, 3), (1, 2, 3), version), **changes)
+
+
+def image(*states: PartitionState) -> MetadataImage:
+    topic = TopicImage("t", TOPIC_ID, dict(enumerate(states)), {"min.insync.replicas": "1"})
+    return MetadataImage(topics={"t": topic} if states else {}, topic_names_by_id={TOPIC_ID: "t"})
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def test_roles_follow_the_image(broker: Broker) -> None:
+    broker.load(state(1), state(2), state(-1, 3))
+    leads, follows, nobodys = (broker.partition(index) for index in range(3))
+    assert leads.check_leader(-1) == NONE
+    assert broker.followed == {follows: 2}
+    assert nobodys.check_replica(-1) == NOT_LEADER_OR_FOLLOWER
+    broker.apply(state(2, 1, 1), state(1, 1, 1), state(3, 4, 1))
+    assert leads.check_leader(-1) == NOT_LEADER_OR_FOLLOWER
+    assert follows.check_leader(-1) == NONE
+    assert broker.followed == {leads: 2, nobodys: 3}
+    broker.apply(state(2, 1, 1), state(1, 1, 1), state(-1, 5, 2))
+    assert broker.followed == {leads: 2}
+
+
+def test_a_newer_state_of_the_same_epoch_is_no_new_role(broker: Broker) -> None:
+    broker.load(state(2))
+    broker.followed.clear()
+    broker.apply(state(2, 0, 1, in_sync=(2, 3)))
+    assert broker.followed == {}
+    assert broker.partition().in_sync == (2, 3)
+
+
+def test_replicas_come_and_go(broker: Broker) -> None:
+    broker.load(state(2, replicas=(2, 3), in_sync=(2, 3)))
+    assert broker.replicas.find("t", 0) is None
+    broker.apply(state(2, 0, 1, replicas=(2, 3, 1), in_sync=(2, 3), adding=(1,)))
+    added = broker.partition()
+    assert broker.followed == {added: 2}
+    broker.apply(state(2, 0, 2, replicas=(2, 3), in_sync=(2, 3)))
+    assert broker.replicas.find("t", 0) is None
+    assert broker.followed == {}
+    broker.time.advance(60_000)
+    assert broker.names() == []
+
+
+def test_what_is_not_ours_any_more_is_set_aside(broker: Broker) -> None:
+    broker.load(state(1))
+    broker.produce()
+    broker.die()
+    again = Broker(broker.disk).load(state(2, 1, 1, replicas=(2, 3), in_sync=(2, 3)))
+    assert again.replicas.find("t", 0) is None
+    [name] = again.names()
+    assert name.endswith("-stray")
+
+
+def test_a_failed_disk_is_told(tmp_path: Path) -> None:
+    two = Broker(tmp_path, ("one", "two"))
+    two.load(state(1), state(2), state(2), state(1))
+    one = str(tmp_path / "one")
+    of_one = [index for index in range(4) if two.partition(index).log_dir == one]
+    assert len(of_one) == 2, "new replicas go where the fewest are"
+    two.replicas.storage_failed(StorageError(f"{one}/t-0", "append"))
+    assert sorted(two.offline) == [("t", index) for index in of_one]
+    assert all(partition.log_dir != one for partition in two.followed)
+    for index in range(4):
+        expected = KAFKA_STORAGE_ERROR if index in of_one else two.partition(index).check_leader(-1)
+        assert two.partition(index).check_leader(-1) == expected
+
+
+def test_an_alarm_takes_one_replica_offline(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.load(state(2, 3), state(2, 3))
+    with caplog.at_level(logging.ERROR, "ottla.runtime"):
+        broker.partition(0).alarm("R0: a rule is broken")
+    assert "ALARM: t-0" in caplog.text
+    assert broker.replicas.alarms == 1
+    assert broker.offline == [("t", 0)]
+    assert broker.followed == {broker.partition(1): 2}
+    broker.time.advance(1)
+    assert broker.partition(0).check_leader(-1) == KAFKA_STORAGE_ERROR
+
+
+def a_corrupt_broker(disk: Path) -> Broker:
+    """Its first batch is damaged, with sound ones behind it."""
+    first = Broker(disk).load(state(1))
+    for _ in range(3):
+        first.produce()
+    first.die()
+    with (disk / "one" / "t-0" / "00000000000000000000.log").open("r+b") as file:
+        file.seek(65)
+        file.write(b"\xff\xff")
+    return Broker(disk)
+
+
+def test_a_corrupt_replica_is_not_served_and_leaves_its_sets(tmp_path: Path) -> None:
+    broker = a_corrupt_broker(tmp_path).load(state(1, 1, 1))
+    assert broker.partition().check_leader(-1) == KAFKA_STORAGE_ERROR
+    assert broker.offline == [("t", 0)]
+    assert broker.followed == {}
+
+
+def test_it_is_copied_anew_once_nobody_counts_on_it(tmp_path: Path) -> None:
+    broker = a_corrupt_broker(tmp_path).load(state(1, 1, 1))
+    for waits in (
+        state(2, 2, 2),  # still in sync
+        state(2, 2, 3, in_sync=(2,), eligible=(1,)),  # still eligible
+        state(-1, 3, 4, in_sync=(2,)),  # nobody to copy from
+    ):
+        broker.apply(waits)
+        assert broker.partition().log is None
+    broker.apply(state(2, 4, 5, in_sync=(2, 3)))
+    fresh = broker.partition()
+    assert fresh.log is not None
+    assert fresh.log.log_end_offset == 0
+    assert broker.followed == {fresh: 2}
+    assert any(name.endswith("-stray") for name in broker.names())
+
+
+def test_a_watermark_beyond_what_is_left_is_not_believed(broker: Broker) -> None:
+    broker.load(state(2))
+    broker.dirs[0].write_high_watermarks({("t", 0): 9})
+    broker.die()
+    again = Broker(broker.disk).load(state(2))
+    assert again.partition().high_watermark == 0
