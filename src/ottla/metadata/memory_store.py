@@ -185,11 +185,17 @@ class MemoryStore:
         return Snapshot(dict(self.ensemble.nodes), self.ensemble.last_change)
 
     def commit(self, operations: Sequence[Operation]) -> Change:
+        return self._commit(operations)
+
+    def _commit(self, operations: Sequence[Operation], own: str | None = None) -> Change:
+        """`own` is the node that ends with this session."""
         self._ask()
         lost, self._next_answer = self._next_answer, None
         if lost == BEFORE:
             raise StoreUnavailable("the request was lost")
         change = self.ensemble.commit(operations)
+        if own is not None:
+            self.ensemble.own(own, self)
         if lost == AFTER:
             raise StoreUnavailable("the answer was lost")
         self._hear_all()
@@ -224,9 +230,7 @@ class MemoryStore:
         path = paths.broker_id(broker_id)
         if path in self.ensemble.nodes and not self.ensemble.is_owner(path, self):
             raise StoreRefused(f"broker {broker_id} is running already: {path} is taken")
-        change = self.commit(registration(self.ensemble.nodes, broker_id, content))
-        self.ensemble.own(paths.broker_id(broker_id), self)
-        return change
+        return self._commit(registration(self.ensemble.nodes, broker_id, content), own=path)
 
     def unregister(self, broker_id: int) -> None:
         if paths.broker_id(broker_id) in self.ensemble.nodes:
@@ -235,9 +239,7 @@ class MemoryStore:
     def campaign(self, broker_id: int) -> Change | None:
         if paths.CONTROLLER in self.ensemble.nodes:
             return None
-        change = self.commit(candidacy(self.ensemble.nodes, broker_id))
-        self.ensemble.own(paths.CONTROLLER, self)
-        return change
+        return self._commit(candidacy(self.ensemble.nodes, broker_id), own=paths.CONTROLLER)
 
     def resign(self, broker_id: int) -> None:
         if liveness_of(self.ensemble.nodes).controller == broker_id:

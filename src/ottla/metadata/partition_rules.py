@@ -107,10 +107,13 @@ class PartitionChange:
         """
         old = self.state
         check(bool(wanted), "an in-sync set is never empty (Z2)")
-        for candidates in (wanted, old.eligible):
-            knowing = tuple(replica for replica in candidates if replica not in self.unknowing)
-            if knowing:
-                return knowing
+        knowing = tuple(replica for replica in wanted if replica not in self.unknowing)
+        if knowing:
+            return knowing
+        eligible = tuple(replica for replica in old.eligible if replica not in self.unknowing)
+        if eligible:
+            leader = self._first(replica for replica in old.replicas if replica in eligible)
+            return eligible if leader == NO_BROKER else (leader,)
         return (old.leader,) if old.leader in wanted else wanted[:1]
 
     def _eligible(self, known: Iterable[int], in_sync: tuple[int, ...]) -> tuple[int, ...]:

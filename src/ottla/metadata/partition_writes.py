@@ -1,19 +1,21 @@
 """From new states of partitions to the operations of one commit.
 
 Every state is written on top of the version that the image has. Versions alone do not guard
-against two things, so the commit checks them besides:
+against everything, so the commit checks besides:
 
 - A topic that is deleted and made again begins again with version 0. So every commit of states
   checks `/admin/delete_topics`, whose version grows with each deletion.
 - Who is `eligible` depends on min.insync.replicas: a commit that makes somebody eligible checks
   the nodes that this setting was read from. Who lowers the setting looks after those who are
-  eligible then (`config_control`).
+  eligible then (`min_in_sync`).
+- Who becomes leader may have died, or begun to stop, meanwhile: its registration is checked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.base.ids import NO_BROKER
 from ottla.metadata import nodes, paths
 from ottla.metadata.assignment import Moving, topic_write
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
@@ -56,6 +58,8 @@ class PartitionWrites:
         self._bytes += len(write.content or b"") + len(write.path) + BYTES_PER_STATE
         if not set(state.eligible) <= set(old.eligible):
             self._check_settings(topic)
+        if state.leader not in (old.leader, NO_BROKER):
+            self.check(paths.broker_id(state.leader))
         if _assignment(state) != _assignment(old) and topic.name not in self._moved_topics:
             self._moved_topics[topic.name] = None
             self._bytes += 32 * len(topic.partitions)

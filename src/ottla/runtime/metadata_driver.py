@@ -125,9 +125,9 @@ class MetadataDriver:
             if error is not None:
                 opened.fail(error)
                 return
-            self._keeper.on_snapshot(outcome.result()[0])
             self._submissions.open()
             self.duties.start()
+            self._keeper.on_snapshot(outcome.result()[0])
             opened.resolve(self.image)
 
         work = self.lane.run(self._enter, known_cluster_id, new_cluster_id)

@@ -133,6 +133,14 @@ def test_who_may_have_lost_records_leaves_everything() -> None:
     assert (small.leader, small.in_sync, small.eligible) == (3, (3,), ())
 
 
+def test_one_of_the_eligible_takes_over_from_who_may_have_lost_records() -> None:
+    state = led_by(1, 1, eligible=(2, 3))
+    taken = changed(state, 2, 3, unknowing={1}, leaving={1})
+    assert (taken.leader, taken.in_sync, taken.eligible) == (2, (2,), (3,))
+    taken = changed(state, 3, unknowing={1}, leaving={1, 2})
+    assert (taken.leader, taken.in_sync, taken.eligible) == (3, (3,), (2,))
+
+
 def test_who_may_have_lost_records_waits_for_the_eligible() -> None:
     state = led_by(-1, 1, eligible=(2,), last_known=(1,))
     waiting = changed(state, 1, unknowing={1})

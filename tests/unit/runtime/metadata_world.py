@@ -20,7 +20,7 @@ from ottla.metadata.controller import NewTopic, TopicDefaults, decide_create_top
 from ottla.metadata.decision import Decision
 from ottla.metadata.image import MetadataImage, PartitionState
 from ottla.metadata.memory_store import MemoryEnsemble, MemoryStore
-from ottla.metadata.store import Snapshot
+from ottla.metadata.store import Snapshot, StoreUnavailable
 from ottla.replication.effects import InSyncProposal, Outcome
 from ottla.runtime.in_sync_writer import InSyncWriter
 from ottla.runtime.metadata_driver import MetadataDriver
@@ -194,6 +194,10 @@ class Member:
         opened = self.driver.open(self.world.cluster_id, "9B0Gb9fHTdyps9xXL8uT-Q")
 
         def entered(outcome: Deferred[MetadataImage]) -> None:
+            if isinstance(outcome.error(), StoreUnavailable):
+                self.kill()  # whoever watches over the process starts it again
+                self.world.time.call_later(1_000, self._again)
+                return
             image = outcome.result()
             self.world.cluster_id = image.cluster_id
             self.driver.begin(image)
@@ -201,15 +205,20 @@ class Member:
 
         opened.when_done(entered)
 
+    def _again(self) -> None:
+        if self.broker_id not in self.world.members:
+            self.world.add(self.broker_id, unclean=self.unclean)
+
     @property
     def image(self) -> MetadataImage:
         return self.driver.image
 
     def kill(self, *, expire: bool = True) -> None:
         self.alive = False
-        self.world.members.pop(self.broker_id, None)
+        if self.world.members.get(self.broker_id) is self:
+            del self.world.members[self.broker_id]
         if expire:
-            self.store.expire()
+            self.store.close()
 
     def pause(self) -> None:
         self.paused = []

@@ -55,6 +55,7 @@ def test_three_brokers_have_one_image_and_one_controller() -> None:
     truth = world.truth()
     assert sorted(truth.brokers) == [1, 2, 3]
     assert truth.controller_id in (1, 2, 3)
+    assert truth.controller_epoch == 1, "it was elected once"
     assert truth.broker_configs[""]["min.insync.replicas"] == "2", "one number for all brokers"
 
 
