@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+from ottla.broker import cluster_figures
+from ottla.broker.cluster_figures import ClusterFigures
 from ottla.log.partition_log import PartitionLog
 from ottla.protocol import api_keys
 from ottla.runtime.request_stats import BUCKETS_NS, ApiStats, RequestStats
@@ -32,6 +34,7 @@ class Sources(Protocol):
     def pool_threads(self) -> int: ...
     def fetch_sessions(self) -> int: ...
     def topics(self) -> int: ...
+    def cluster(self) -> ClusterFigures: ...
 
 
 def exposition(sources: Sources) -> str:
@@ -52,6 +55,7 @@ class _Collector:
         yield from self._requests()
         yield from self._logs()
         yield from self._gauges()
+        yield from cluster_figures.families(self._sources.cluster())
 
     def _requests(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily

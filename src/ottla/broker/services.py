@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Callable
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import StorageError
+from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.ports import Clock, Pool, Timers
 from ottla.handlers import registry
 from ottla.handlers.context import ControllerDoor, GroupDoor, PartitionTable, TransactionDoor
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import decide_producer_id_block
 from ottla.metadata.image import MetadataImage
+from ottla.protocol.error_codes import COORDINATOR_LOAD_IN_PROGRESS
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.replication.replica_session import ReplicaSessions
@@ -49,14 +50,17 @@ class ProducerIds:
         block.when_done(self._on_block)
 
     def _on_block(self, outcome: Deferred[tuple[int, int]]) -> None:
-        try:
+        error = outcome.error()
+        if error is None:
             self._next_id, self._left = outcome.result()
-        except Exception as error:
-            waiting, self._waiting = self._waiting, deque()
-            for deferred in waiting:
-                deferred.fail(error)
+            self._serve()
             return
-        self._serve()
+        if isinstance(error, ProtocolError):
+            # What Kafka answers while there are no ids to be had; clients ask again.
+            error = ProtocolError(COORDINATOR_LOAD_IN_PROGRESS, error.message)
+        waiting, self._waiting = self._waiting, deque()
+        for deferred in waiting:
+            deferred.fail(error)
 
     def _serve(self) -> None:
         while self._waiting and self._left:

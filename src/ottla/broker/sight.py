@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from ottla.broker import metrics
+from ottla.broker import cluster_figures, metrics
+from ottla.broker.cluster_figures import ClusterFigures
 from ottla.broker.http_endpoint import HttpEndpoint
 from ottla.broker.loop_lag import LoopLag
 from ottla.broker.parts import Parts, Surroundings
@@ -86,3 +87,16 @@ class Sight:
 
     def topics(self) -> int:
         return len(self._parts.metadata.image.topics)
+
+    def cluster(self) -> ClusterFigures:
+        parts = self._parts
+        metadata = parts.metadata
+        figures = cluster_figures.count(metadata.image, self._around.broker_id, metadata.settings())
+        figures.in_sync_shrinks = parts.in_sync_writer.shrinks
+        figures.in_sync_expands = parts.in_sync_writer.expands
+        figures.elections = metadata.duties.stats.elections
+        figures.unclean_elections = metadata.duties.stats.unclean_elections
+        figures.replica_lag_max = max(
+            (partition.lag_max() for partition, _ in parts.replicas.online()), default=0
+        )
+        return figures

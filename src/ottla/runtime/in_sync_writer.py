@@ -44,12 +44,13 @@ class ImageSource(Protocol):
 
 
 class _Asked:
-    __slots__ = ("answer", "attempts", "proposal")
+    __slots__ = ("answer", "attempts", "proposal", "size_before")
 
     def __init__(self, proposal: InSyncProposal) -> None:
         self.proposal = proposal
         self.answer: Deferred[Outcome] = Deferred()
         self.attempts = 0
+        self.size_before = 0
 
 
 class InSyncWriter:
@@ -72,6 +73,8 @@ class InSyncWriter:
         self._waiting: list[_Asked] = []
         self._alone: deque[_Asked] = deque()
         self._is_busy = False
+        self.shrinks = 0
+        self.expands = 0
 
     def propose(self, proposal: InSyncProposal) -> Deferred[Outcome]:
         asked = _Asked(proposal)
@@ -115,6 +118,8 @@ class InSyncWriter:
         taken = []
         for asked, refused in zip(batch, decision.refused, strict=True):
             asked.attempts += 1
+            state = self._source.image.partition(asked.proposal.topic, asked.proposal.partition)
+            asked.size_before = 0 if state is None else len(state.in_sync)
             if refused:
                 asked.answer.resolve(Outcome.REFUSED)
             else:
@@ -136,6 +141,10 @@ class InSyncWriter:
             told = Outcome.UNKNOWN
         else:
             told = Outcome.STORED
+            for asked in batch:
+                size = len(asked.proposal.in_sync)
+                self.shrinks += size < asked.size_before
+                self.expands += size > asked.size_before
         self._done(batch, told)
 
     def _again(self, batch: list[_Asked]) -> None:
