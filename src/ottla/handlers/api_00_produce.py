@@ -14,6 +14,7 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
+from ottla.handlers.leader_hints import endpoints_of, leader_of
 from ottla.handlers.produce_admission import (
     NO_TICKET,
     Codes,
@@ -40,7 +41,12 @@ from ottla.protocol.error_codes import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.protocol.produce import ProduceRequest, pack_produce_response, read_produce_request
+from ottla.protocol.produce import (
+    NodeEndpoint,
+    ProduceRequest,
+    pack_produce_response,
+    read_produce_request,
+)
 from ottla.records.batch_header import (
     ATTRIBUTES,
     MAX_TIMESTAMP,
@@ -60,6 +66,7 @@ API_KEY = 0
 VERSIONS = (3, 13)
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+FIRST_VERSION_WITH_HINTS = 10
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
 Waiting = tuple[list[Produced], int, Partition, Validated, int]
@@ -104,12 +111,33 @@ def _finish(
                 if produced[1] != NONE:
                     raise CloseConnection(f"produce with acks=0 failed with code {produced[1]}")
         return None
+    endpoints: list[NodeEndpoint] = []
+    if context.api_version >= FIRST_VERSION_WITH_HINTS:
+        endpoints = _add_hints(context, request, results)
     topics = [
         (name, topic_id, partitions)
         for (name, topic_id, _), partitions in zip(request.topics, results, strict=True)
     ]
-    body = pack_produce_response(context.api_version, topics)
+    body = pack_produce_response(context.api_version, topics, 0, endpoints)
     return Reply([body], len(body))
+
+
+def _add_hints(
+    context: Context, request: ProduceRequest, results: list[list[Produced]]
+) -> list[NodeEndpoint]:
+    """Who leads instead, with each partition that is led elsewhere; and where those brokers are."""
+    leaders: list[int] = []
+    for (name, topic_id, _), partitions in zip(request.topics, results, strict=True):
+        for place, produced in enumerate(partitions):
+            if produced[1] != NOT_LEADER_OR_FOLLOWER:
+                continue
+            names = context.services.image.topic_names_by_id
+            topic = name if topic_id is None else names.get(topic_id)
+            leader = None if topic is None else leader_of(context, topic, produced[0])
+            if leader is not None:
+                partitions[place] = (*produced[:-1], leader)
+                leaders.append(leader[0])
+    return endpoints_of(context, leaders) if leaders else []
 
 
 class _Work:

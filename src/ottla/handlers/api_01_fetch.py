@@ -16,10 +16,13 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.ports import Timer
 from ottla.handlers.context import Context
+from ottla.handlers.leader_hints import endpoints_of, leader_of
+from ottla.handlers.nearest_replica import NO_PREFERENCE, preferred_replica
 from ottla.handlers.replica_fetch import handle_replica_fetch
 from ottla.handlers.reply import Reply
 from ottla.log.partition_log import LogSlice, PartitionLog
 from ottla.protocol.error_codes import (
+    FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
@@ -51,7 +54,9 @@ VERSIONS = (4, 18)
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_HINTS = 16
 LENGTH_PREFIX = 12  # base offset and batch length, which the batch length does not count
 
 ReadTopics = list[tuple[PartitionKey, SessionPartition, FetchedPartition]]
@@ -81,7 +86,6 @@ class _Fetch:
 
     __slots__ = (
         "_deferred",
-        "_is_held_back",
         "_missing_bytes",
         "_parked_at",
         "_timer",
@@ -100,7 +104,6 @@ class _Fetch:
         self.reads: ReadTopics = []
         self.bytes_read = 0
         self._urgent = False
-        self._is_held_back = False
         self._missing_bytes = 0
         self._parked_at: list[Partition] = []
         self._timer: Timer | None = None
@@ -117,7 +120,11 @@ class _Fetch:
             fetched = self._read_one(wanted, bytes_left - self.bytes_read)
             if fetched.records is not None:
                 self.bytes_read += fetched.records.size
-            if fetched.error_code != NONE or fetched.diverging_epoch is not None:
+            if (
+                fetched.error_code != NONE
+                or fetched.diverging_epoch is not None
+                or fetched.preferred_read_replica != NO_PREFERENCE
+            ):
                 self._urgent = True
             self.reads.append((key, wanted, fetched))
 
@@ -128,12 +135,13 @@ class _Fetch:
             return _error(index, UNKNOWN_TOPIC_ID)
         partition = self.context.services.partitions.find(name, index)
         if partition is None:
-            return _error(index, self._absence_of(name, index))
-        code = partition.check_leader(wanted.request.current_leader_epoch)
+            code = self._absence_of(name, index)
+            return _error(index, code, self._leader_of(name, index, code))
+        code = self._refusal(partition, wanted.request.current_leader_epoch)
         if code != NONE:
-            return _error(index, code)
+            return _error(index, code, self._leader_of(name, index, code))
         log = partition.log
-        assert log is not None  # check_leader has answered KAFKA_STORAGE_ERROR otherwise
+        assert log is not None  # the refusal was KAFKA_STORAGE_ERROR otherwise
         try:
             return self._read_log(partition, log, wanted.request, bytes_left)
         except ProtocolError as refused:
@@ -145,7 +153,12 @@ class _Fetch:
     def _read_log(
         self, partition: Partition, log: PartitionLog, wanted: FetchPartition, bytes_left: int
     ) -> FetchedPartition:
-        diverging = _divergence(log, wanted)
+        rack = self.request.rack_id
+        if rack:
+            preferred = preferred_replica(self.context, partition, rack, wanted.fetch_offset)
+            if preferred != NO_PREFERENCE:
+                return _elsewhere(partition, log, wanted.partition, preferred)
+        diverging = _divergence(partition, wanted)
         committed = self.request.isolation_level == READ_COMMITTED
         upper_bound = partition.last_stable_offset if committed else partition.high_watermark
         records: LogSlice | None = None
@@ -177,6 +190,19 @@ class _Fetch:
             diverging,
             None,
         )
+
+    def _refusal(self, partition: Partition, current_leader_epoch: int) -> int:
+        """Who can be sent elsewhere may also read from a follower (KIP-392)."""
+        if self.context.api_version < FIRST_VERSION_WITH_RACK:
+            return partition.check_leader(current_leader_epoch)
+        return partition.check_replica(current_leader_epoch)
+
+    def _leader_of(self, name: str, index: int, code: int) -> tuple[int, int] | None:
+        if self.context.api_version < FIRST_VERSION_WITH_HINTS:
+            return None
+        if code not in (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH):
+            return None
+        return leader_of(self.context, name, index)
 
     def _name_of(self, wanted: SessionPartition) -> str | None:
         if wanted.topic_id is None:
@@ -229,36 +255,32 @@ class _Fetch:
         return self._deferred
 
     def on_progress(self, partition: Partition, new_bytes: int) -> None:
-        """`new_bytes` is 0 when the watermark moved without an append: look again."""
+        """`new_bytes` is 0 when the watermark moved and nobody knows by how much: look again."""
         self._missing_bytes -= new_bytes
-        if self._missing_bytes > 0 and new_bytes and not self._is_held_back:
+        if self._deferred.done or (self._missing_bytes > 0 and new_bytes):
             return
-        if self._is_held_back or self._may_be_held_back(partition):
-            # What is new may be hidden by an open transaction: then there is nothing to tell.
-            self._is_held_back = True
-            self.read()
-            if not self.may_answer():
-                return
-        self._wake()
-
-    def _may_be_held_back(self, partition: Partition) -> bool:
-        return (
-            self.request.isolation_level == READ_COMMITTED
-            and partition.last_stable_offset < partition.high_watermark
-        )
+        self.read()
+        if self.may_answer():
+            self._answer()
+        else:
+            # It is hidden by an open transaction, or not so much after all.
+            self._missing_bytes = self.request.min_bytes - self.bytes_read
 
     def on_gone(self, partition: Partition) -> None:
         self._wake()
 
     def _wake(self) -> None:
+        if not self._deferred.done:
+            self.read()
+            self._answer()
+
+    def _answer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._parked_at:
             partition.remove_waiter(self)
         self._parked_at = []
-        if not self._deferred.done:
-            self.read()
-            self._deferred.resolve(self.reply())
+        self._deferred.resolve(self.reply())
 
 
 def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics) -> Reply:
@@ -269,19 +291,40 @@ def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics)
             topics.append((wanted.name, wanted.topic_id, []))
             last_key = key[0]
         topics[-1][2].append(fetched)
-    parts, size = fetch_response_parts(context.api_version, 0, error_code, session_id, topics)
+    leaders = [read[2].current_leader[0] for read in told if read[2].current_leader is not None]
+    endpoints = endpoints_of(context, leaders) if leaders else ()
+    parts, size = fetch_response_parts(
+        context.api_version, 0, error_code, session_id, topics, endpoints
+    )
     return Reply(parts, size)
 
 
-def _error(index: int, code: int) -> FetchedPartition:
-    return FetchedPartition(index, code, -1, -1, -1, None, -1, None, None, None)
+def _error(index: int, code: int, leader: tuple[int, int] | None = None) -> FetchedPartition:
+    return FetchedPartition(index, code, -1, -1, -1, None, -1, None, None, leader)
 
 
-def _divergence(log: PartitionLog, wanted: FetchPartition) -> tuple[int, int] | None:
-    """Where the reader's log and ours part, if its last record is not one of ours (KIP-595)."""
-    if wanted.last_fetched_epoch < 0:
+def _elsewhere(
+    partition: Partition, log: PartitionLog, index: int, preferred: int
+) -> FetchedPartition:
+    """No records: another replica is nearer to the consumer."""
+    return FetchedPartition(
+        index,
+        NONE,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        None,
+        preferred,
+        None,
+    )
+
+
+def _divergence(partition: Partition, wanted: FetchPartition) -> tuple[int, int] | None:
+    """Where the reader's log and ours part, if its last record is not one of ours (KIP-595). Only
+    the leader knows: a follower may just not have it yet."""
+    if wanted.last_fetched_epoch < 0 or not partition.is_leader:
         return None
-    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise ProtocolError(OFFSET_OUT_OF_RANGE, "the last fetched epoch is not known here")
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:

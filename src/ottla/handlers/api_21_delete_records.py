@@ -1,23 +1,29 @@
 """DeleteRecords 0-2: move the start of a partition's log forward (v2 flexible).
 
 Offset -1 stands for the high watermark. A partition named twice is done once, by its last mention,
-as in Kafka. Internal topics and topics that are only compacted are refused.
+as in Kafka. Internal topics and topics that are only compacted are refused. The answer waits until
+every replica that lives has let go of the records, or until its time is up.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
+from ottla.handlers.group_requests import gather
 from ottla.handlers.local_partitions import find_leader, is_known
 from ottla.metadata import topic_names
 from ottla.protocol.error_codes import (
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
     NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.replication.partition import Partition
 
 API_KEY = 21
 VERSIONS = (0, 2)
@@ -25,43 +31,92 @@ VERSIONS = (0, 2)
 NO_LOW_WATERMARK = -1
 
 Fields = dict[str, Any]
+Answer = Fields | Deferred[Fields]
 
 
-def handle(context: Context, request: Any) -> Fields:
-    wanted: dict[str, dict[int, int]] = {}
+def handle(context: Context, request: Any) -> Answer:
+    wanted: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
-    topics = [
-        {
-            "name": name,
-            "partitions": [
-                _delete_before(context, name, index, offset) for index, offset in offsets.items()
-            ],
-        }
-        for name, offsets in wanted.items()
+            wanted[topic.name, partition.partition_index] = partition.offset
+    answers = [
+        _delete_before(context, name, index, offset, request.timeout_ms)
+        for (name, index), offset in wanted.items()
     ]
-    return {"throttle_time_ms": 0, "topics": topics}
+
+    def combine(partitions: list[Fields]) -> Fields:
+        topics: dict[str, list[Fields]] = {}
+        for (name, _), fields in zip(wanted, partitions, strict=True):
+            topics.setdefault(name, []).append(fields)
+        listed = [{"name": name, "partitions": of_topic} for name, of_topic in topics.items()]
+        return {"throttle_time_ms": 0, "topics": listed}
+
+    return gather(answers, combine)
 
 
-def _delete_before(context: Context, topic: str, index: int, offset: int) -> Fields:
-    code, low_watermark = _outcome(context, topic, index, offset)
+def _answer(index: int, code: int, low_watermark: int = NO_LOW_WATERMARK) -> Fields:
     return {"partition_index": index, "low_watermark": low_watermark, "error_code": code}
 
 
-def _outcome(context: Context, topic: str, index: int, offset: int) -> tuple[int, int]:
+def _delete_before(
+    context: Context, topic: str, index: int, offset: int, timeout_ms: int
+) -> Answer:
     services = context.services
     if not is_known(services, topic, index):
-        return UNKNOWN_TOPIC_OR_PARTITION, NO_LOW_WATERMARK
+        return _answer(index, UNKNOWN_TOPIC_OR_PARTITION)
     if topic in topic_names.INTERNAL:
-        return INVALID_TOPIC_EXCEPTION, NO_LOW_WATERMARK
+        return _answer(index, INVALID_TOPIC_EXCEPTION)
     partition = find_leader(services, topic, index)
     if isinstance(partition, int):
-        return partition, NO_LOW_WATERMARK
+        return _answer(index, partition)
     try:
-        return NONE, partition.delete_records_before(offset)
+        log_start = partition.delete_records_before(offset)
     except ProtocolError as refused:
-        return refused.code, NO_LOW_WATERMARK
+        return _answer(index, refused.code)
     except StorageError as failure:
         services.storage_failed(failure)
-        return KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK
+        return _answer(index, KAFKA_STORAGE_ERROR)
+    deletion = _Deletion(context, partition, log_start)
+    if deletion.is_done():
+        return _answer(index, NONE, log_start)
+    return deletion.wait(timeout_ms)
+
+
+class _Deletion:
+    """Parked until every replica that lives has the new log start."""
+
+    __slots__ = ("_answer", "_context", "_log_start", "_partition", "_timer")
+
+    def __init__(self, context: Context, partition: Partition, log_start: int) -> None:
+        self._context = context
+        self._partition = partition
+        self._log_start = log_start
+        self._answer: Deferred[Fields] = Deferred()
+
+    def wait(self, timeout_ms: int) -> Deferred[Fields]:
+        timers = self._context.services.timers
+        self._timer = timers.call_later(max(timeout_ms, 0), self._on_time)
+        self._partition.add_log_start_waiter(self)
+        return self._answer
+
+    def is_done(self) -> bool:
+        return self._low_watermark() >= self._log_start
+
+    def on_log_start(self, partition: Partition) -> None:
+        if self.is_done():
+            self._finish(NONE)
+
+    def on_gone(self, partition: Partition) -> None:
+        self._finish(partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER)
+
+    def _on_time(self) -> None:
+        self._finish(NONE if self.is_done() else REQUEST_TIMED_OUT)
+
+    def _finish(self, code: int) -> None:
+        self._timer.cancel()
+        self._partition.remove_log_start_waiter(self)
+        low_watermark = self._low_watermark() if code == NONE else NO_LOW_WATERMARK
+        self._answer.resolve(_answer(self._partition.partition, code, low_watermark))
+
+    def _low_watermark(self) -> int:
+        return self._partition.low_watermark(self._context.services.image.is_live)

@@ -57,10 +57,12 @@ def _log_dir(path: str, code: int, topics: list[Fields], total: int, usable: int
 
 def _replica(context: Context, log: PartitionLog) -> Fields:
     partition = context.services.partitions.find(log.topic, log.partition)
-    high_watermark = 0 if partition is None else partition.high_watermark
+    committed = 0
+    if partition is not None:
+        committed = partition.high_watermark if partition.is_leader else partition.leader_watermark
     return {
         "partition_index": log.partition,
         "partition_size": log.size,
-        "offset_lag": max(0, high_watermark - log.log_end_offset),
+        "offset_lag": max(0, committed - log.log_end_offset),
         "is_future_key": False,
     }

@@ -28,6 +28,7 @@ def follow_ends(
 ) -> None:
     """The leader's watermark, as far as there is a log here, and its log start. A new leader may
     tell less than the last one: what was committed stays so (R5)."""
+    partition.leader_watermark = high_watermark
     reached = min(high_watermark, log.log_end_offset)
     if reached > partition.high_watermark:
         partition.on_watermark(reached)

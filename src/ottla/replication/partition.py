@@ -54,6 +54,13 @@ class CommitWaiter(Protocol):
     def on_gone(self, partition: Partition) -> None: ...
 
 
+class LogStartWaiter(Protocol):
+    """A DeleteRecords, parked until every replica has let go of what was deleted."""
+
+    def on_log_start(self, partition: Partition) -> None: ...
+    def on_gone(self, partition: Partition) -> None: ...
+
+
 class Reader(Protocol):
     """A follower's place at the leader."""
 
@@ -71,6 +78,7 @@ def _no_alarm(partition: Partition, reason: str) -> None:
 class Partition:
     __slots__ = (
         "_commits",
+        "_log_start_waiters",
         "_progress",
         "_readers",
         "_rules",
@@ -85,6 +93,7 @@ class Partition:
         "is_leader",
         "leader_epoch",
         "leader_id",
+        "leader_watermark",
         "log",
         "log_dir",
         "on_alarm",
@@ -110,6 +119,8 @@ class Partition:
         self.in_sync: tuple[int, ...] = ()
         self.unclean_epoch = -1
         self.high_watermark = 0
+        self.leader_watermark = 0
+        """Of a follower: how far its leader is, by its last answer."""
         self.epoch_start_offset = 0
         self.broken: str | None = None
         """Which invariant did not hold, once one did not."""
@@ -118,6 +129,7 @@ class Partition:
         self._tracker: InSyncTracker | None = None
         self._waiters: dict[Waiter, None] = {}
         self._commits: deque[CommitWaiter] = deque()
+        self._log_start_waiters: dict[LogStartWaiter, None] = {}
         self._readers: tuple[Reader, ...] = ()
         self._unannounced_bytes = 0
         self._rules: ProduceRules | None = None
@@ -337,8 +349,11 @@ class Partition:
         if follower is None:
             return None
         follower.broker_epoch = broker_epoch
-        follower.log_start = log_start
         follower.pulse = pulse
+        if log_start != follower.log_start:
+            follower.log_start = log_start
+            for waiter in list(self._log_start_waiters):
+                waiter.on_log_start(self)
         if progress.on_follower_fetch(follower, offset, pulse.fetched_ms):
             self._progress_made(self._unannounced_bytes)
         if follower.is_member and offset >= self.high_watermark:
@@ -347,6 +362,16 @@ class Partition:
 
     def has_follower(self, replica: int) -> bool:
         return self._progress is not None and replica in self._progress.followers
+
+    def in_sync_followers(self) -> list[tuple[int, int, int]]:
+        """Replica, log start and log end of each follower in the in-sync set."""
+        if self._progress is None:
+            return []
+        return [
+            (follower.replica, follower.log_start, follower.log_end)
+            for follower in self._progress.followers.values()
+            if follower.is_member
+        ]
 
     def check_in_sync(
         self, now_ms: int, lag_ms_max: int, may_be_member: MayBeMember
@@ -368,15 +393,13 @@ class Partition:
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
         """The lowest log start of the replicas that live: what is deleted everywhere."""
-        log, progress = self.log, self._progress
-        if log is None or progress is None:
+        if self.log is None:
             return -1
-        starts = [
-            follower.log_start
-            for follower in progress.followers.values()
-            if is_alive(follower.replica)
-        ]
-        return min([log.log_start_offset, *starts])
+        starts = [self.log.log_start_offset]
+        if self._progress is not None:
+            followers = self._progress.followers.values()
+            starts += [one.log_start for one in followers if is_alive(one.replica)]
+        return min(starts)
 
     def lag_max(self) -> int:
         return 0 if self._progress is None else self._progress.lag_max()
@@ -422,6 +445,12 @@ class Partition:
     def remove_commit_waiter(self, waiter: CommitWaiter) -> None:
         if waiter in self._commits:
             self._commits.remove(waiter)
+
+    def add_log_start_waiter(self, waiter: LogStartWaiter) -> None:
+        self._log_start_waiters[waiter] = None
+
+    def remove_log_start_waiter(self, waiter: LogStartWaiter) -> None:
+        self._log_start_waiters.pop(waiter, None)
 
     def add_reader(self, reader: Reader) -> None:
         self._readers = (*self._readers, reader)
@@ -469,6 +498,9 @@ class Partition:
     def _release_waiters(self) -> None:
         waiters, self._waiters = self._waiters, {}
         commits, self._commits = self._commits, deque()
+        deletions, self._log_start_waiters = self._log_start_waiters, {}
+        for deletion in deletions:
+            deletion.on_gone(self)
         for commit in commits:
             commit.on_gone(self)
         for waiter in waiters:

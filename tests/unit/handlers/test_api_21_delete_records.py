@@ -4,16 +4,23 @@ Method: what a running Kafka answered, in every version.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
 from ottla.handlers import api_21_delete_records as module
+from ottla.handlers.context import Context, Services
 from ottla.log.log_config import LogConfig
+from ottla.replication.leader_progress import Pulse
+from tests.unit.handlers.cluster_fakes import ClusterBroker
 from tests.unit.handlers.read_fakes import (
     FakeLog,
     FakeServices,
+    a_broker,
     a_partition,
     a_topic,
     an_image,
@@ -123,3 +130,65 @@ def test_a_disk_that_fails_goes_offline() -> None:
     )
     assert delete(services, ("t1", 0, 1))["t1"][0] == (56, -1)
     assert services.failures == [failure]
+
+
+def delete_in_cluster(broker: ClusterBroker, offset: int) -> Any:
+    request = SimpleNamespace(
+        topics=[
+            SimpleNamespace(
+                name="topic", partitions=[SimpleNamespace(partition_index=0, offset=offset)]
+            )
+        ],
+        timeout_ms=1000,
+    )
+    context = Context(cast(Services, broker.services), 2, "x", "PLAINTEXT", 1)
+    return module.handle(context, request)
+
+
+def the_one(answer: Any) -> tuple[int, int]:
+    fields = answer.result() if isinstance(answer, Deferred) else answer
+    [partition] = fields["topics"][0]["partitions"]
+    return partition["error_code"], partition["low_watermark"]
+
+
+def fetched_by(broker: ClusterBroker, replica: int, log_start: int) -> None:
+    broker.replica.partition.on_follower_fetch(
+        replica, 70, 3, log_start, Pulse(0), lambda broker_id, epoch: True
+    )
+
+
+@pytest.fixture
+def leading() -> ClusterBroker:
+    broker = ClusterBroker()
+    broker.replica.produce(3)
+    for replica in (2, 3):
+        fetched_by(broker, replica, 0)
+    return broker
+
+
+def test_it_waits_for_every_replica_that_lives(leading: ClusterBroker) -> None:
+    waiting = delete_in_cluster(leading, 2)
+    fetched_by(leading, 2, 2)
+    assert not waiting.done
+    fetched_by(leading, 3, 2)
+    assert the_one(waiting) == (0, 2)
+
+
+def test_it_does_not_wait_for_the_dead(leading: ClusterBroker) -> None:
+    brokers = {**leading.image.brokers, 3: a_broker(3, fenced=True)}
+    leading.services.image = replace(leading.image, brokers=brokers)
+    waiting = delete_in_cluster(leading, 2)
+    fetched_by(leading, 2, 2)
+    assert the_one(waiting) == (0, 2)
+
+
+def test_it_waits_no_longer_than_it_said(leading: ClusterBroker) -> None:
+    waiting = delete_in_cluster(leading, 2)
+    leading.time.advance(1000)
+    assert the_one(waiting) == (7, -1)
+
+
+def test_a_lost_leadership_ends_the_wait(leading: ClusterBroker) -> None:
+    waiting = delete_in_cluster(leading, 2)
+    leading.become(2, 6, 1)
+    assert the_one(waiting) == (6, -1)

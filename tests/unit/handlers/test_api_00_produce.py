@@ -1,0 +1,129 @@
+"""Goal: what a cluster owes a producer: committed, refused before or after the append, or sent to
+who leads.
+Method: the handler over a real replica, with followers that the test plays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.deferred import Deferred
+from ottla.handlers import api_00_produce
+from ottla.protocol.error_codes import (
+    KAFKA_STORAGE_ERROR,
+    NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+)
+from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
+from tests.unit.log.world import batch
+from tests.unit.replication.replicas import TOPIC_ID
+
+VERSION = 13
+
+
+def produce(broker: ClusterBroker, *, acks: int = -1, version: int = VERSION) -> Any:
+    data = {"index": 0, "records": batch()}
+    topic = {"name": "topic", "topic_id": TOPIC_ID, "partition_data": [data]}
+    return broker.ask(
+        api_00_produce,
+        version,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[topic],
+    )
+
+
+def of_one(answer: Any, version: int = VERSION) -> Any:
+    if isinstance(answer, Deferred):
+        answer = decoded(answer.result(), 0, version)
+    [topic] = answer.responses
+    [partition] = topic.partition_responses
+    return partition
+
+
+@pytest.fixture
+def broker() -> ClusterBroker:
+    return ClusterBroker()
+
+
+def test_acknowledged_when_all_in_sync_have_it(broker: ClusterBroker) -> None:
+    waiting = produce(broker)
+    broker.replica.fetched_by(2, 1)
+    assert not waiting.done
+    broker.replica.fetched_by(3, 1)
+    assert (of_one(waiting).error_code, of_one(waiting).base_offset) == (0, 0)
+
+
+def test_acks_1_waits_for_nobody(broker: ClusterBroker) -> None:
+    answer = of_one(produce(broker, acks=1))
+    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert broker.replica.partition.high_watermark == 0
+
+
+def test_too_few_in_sync_before_the_append(broker: ClusterBroker) -> None:
+    broker.become(1, 5, 1, in_sync=(1,))
+    assert of_one(produce(broker)).error_code == NOT_ENOUGH_REPLICAS
+    assert broker.replica.log.log_end_offset == 0
+    assert of_one(produce(broker, acks=1)).error_code == 0
+    assert broker.replica.partition.high_watermark == 0
+
+
+def test_too_few_in_sync_after_the_append(broker: ClusterBroker) -> None:
+    waiting = produce(broker)
+    broker.become(1, 5, 1, in_sync=(1,))
+    assert not waiting.done, "the watermark stands still"
+    broker.time.advance(1000)
+    assert of_one(waiting).error_code == REQUEST_TIMED_OUT
+
+
+def test_committed_by_a_set_that_is_too_small_by_now(broker: ClusterBroker) -> None:
+    waiting = produce(broker)
+    partition = broker.replica.partition
+    broker.replica.fetched_by(2, 1)
+    progress = partition._progress
+    assert progress is not None
+    progress.followers[3].log_end = 1
+    assert progress.advance()
+    progress.on_min_in_sync(4)
+    progress._has_enough = False
+    partition._progress_made(0)
+    assert of_one(waiting).error_code == NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_time_is_up(broker: ClusterBroker) -> None:
+    waiting = produce(broker)
+    broker.time.advance(999)
+    assert not waiting.done
+    broker.time.advance(1)
+    assert of_one(waiting).error_code == REQUEST_TIMED_OUT
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 1)
+    assert broker.replica.partition.high_watermark == 1
+
+
+def test_a_lost_leadership_is_told_with_the_next_leader(broker: ClusterBroker) -> None:
+    waiting = produce(broker)
+    broker.become(3, 6, 1)
+    answer = of_one(waiting)
+    assert answer.error_code == NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (3, 6)
+    [node] = decoded(waiting.result(), 0, VERSION).node_endpoints
+    assert (node.node_id, node.host, node.port) == (3, "host3", 9094)
+
+
+@pytest.mark.parametrize(("version", "leader"), [(9, -1), (10, 2), (13, 2)])
+def test_a_follower_names_its_leader(version: int, leader: int) -> None:
+    answer = of_one(produce(ClusterBroker(leader=2), version=version), version)
+    assert answer.error_code == NOT_LEADER_OR_FOLLOWER
+    assert answer.current_leader.leader_id == leader
+
+
+def test_a_failed_disk_is_told(broker: ClusterBroker) -> None:
+    waiting = produce(broker)
+    broker.replica.partition.go_offline()
+    assert of_one(waiting).error_code == KAFKA_STORAGE_ERROR

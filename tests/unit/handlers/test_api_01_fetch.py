@@ -1,0 +1,213 @@
+"""Goal: consumers of a cluster read what is committed, from whom they should, and hear who leads.
+Method: the handler over a real replica that leads or follows, with followers that the test plays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.deferred import Deferred
+from ottla.handlers import api_01_fetch
+from ottla.handlers.nearest_replica import RACK_AWARE
+from ottla.protocol.error_codes import (
+    FENCED_LEADER_EPOCH,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+)
+from ottla.replication import follower_log
+from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
+from tests.unit.replication.replicas import TOPIC_ID, Replica
+
+
+def fetch(
+    broker: ClusterBroker,
+    offset: int = 0,
+    *,
+    version: int = 17,
+    epoch: int = -1,
+    rack: str = "",
+    min_bytes: int = 1,
+    wait_ms: int = 0,
+    index: int = 0,
+) -> Any:
+    return broker.ask(
+        api_01_fetch,
+        version,
+        replica_id=-1,
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            {
+                "topic": "topic",
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {
+                        "partition": index,
+                        "current_leader_epoch": epoch,
+                        "fetch_offset": offset,
+                        "last_fetched_epoch": -1,
+                        "log_start_offset": -1,
+                        "partition_max_bytes": 1 << 20,
+                    }
+                ],
+            }
+        ],
+        forgotten_topics_data=[],
+        rack_id=rack,
+    )
+
+
+def of_one(answer: Any) -> Any:
+    [topic] = answer.responses
+    [partition] = topic.partitions
+    return partition
+
+
+def records(answer: Any) -> bytes:
+    return bytes(of_one(answer).records or b"")
+
+
+def a_follower(watermark: int) -> ClusterBroker:
+    """It has three records of its leader, broker 2."""
+    broker = ClusterBroker(leader=2)
+    leader = Replica(2).lead()
+    leader.produce(3)
+    log = broker.replica.log
+    follower_log.store_fetched(broker.replica.partition, log, leader.content())
+    follower_log.follow_ends(broker.replica.partition, log, watermark, 0)
+    return broker
+
+
+def test_only_what_is_committed_is_read() -> None:
+    broker = ClusterBroker()
+    broker.replica.produce(3)
+    assert records(fetch(broker)) == b""
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 3)
+    assert records(fetch(broker)) == broker.replica.content()
+
+
+@pytest.mark.parametrize("watermark", [0, 2, 3])
+def test_a_follower_serves_up_to_its_watermark(watermark: int) -> None:
+    broker = a_follower(watermark)
+    answer = fetch(broker)
+    assert of_one(answer).error_code == 0
+    assert of_one(answer).high_watermark == watermark
+    assert len(records(answer)) == len(broker.replica.content()) * watermark // 3
+
+
+def test_old_consumers_are_sent_to_the_leader() -> None:
+    assert of_one(fetch(a_follower(3), version=10)).error_code == NOT_LEADER_OR_FOLLOWER
+
+
+def test_an_offset_that_a_follower_has_not_got() -> None:
+    assert of_one(fetch(a_follower(2), 3)).error_code == 0
+    assert of_one(fetch(a_follower(2), 4)).error_code == OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(4, FENCED_LEADER_EPOCH), (6, UNKNOWN_LEADER_EPOCH)])
+def test_followers_know_epochs_too(epoch: int, code: int) -> None:
+    assert of_one(fetch(a_follower(3), epoch=epoch)).error_code == code
+
+
+def test_a_waiting_consumer_hears_of_a_followers_progress() -> None:
+    broker = a_follower(1)
+    waiting = fetch(broker, 1, wait_ms=500)
+    assert isinstance(waiting, Deferred)
+    follower_log.follow_ends(broker.replica.partition, broker.replica.log, 3, 0)
+    assert waiting.done
+
+
+def test_nobodys_partition_serves_nothing() -> None:
+    broker = a_follower(3)
+    broker.become(-1, 6, 1)
+    assert of_one(fetch(broker)).error_code == NOT_LEADER_OR_FOLLOWER
+
+
+def test_who_leads_is_told() -> None:
+    broker = ClusterBroker(leader=3, epoch=9)
+    answer = fetch(broker, index=1)
+    leader = of_one(answer).current_leader
+    assert of_one(answer).error_code == NOT_LEADER_OR_FOLLOWER
+    assert (leader.leader_id, leader.leader_epoch) == (3, 9)
+    [node] = answer.node_endpoints
+    assert (node.node_id, node.host, node.port, node.rack) == (3, "host3", 9094, "rack3")
+    assert of_one(fetch(broker, index=1, version=15)).current_leader.leader_id == -1
+
+
+def test_a_fenced_reader_is_told_too() -> None:
+    answer = fetch(ClusterBroker(), epoch=3)
+    assert of_one(answer).error_code == FENCED_LEADER_EPOCH
+    assert of_one(answer).current_leader.leader_id == 1
+
+
+def test_a_lost_leadership_ends_the_wait_and_names_the_next() -> None:
+    broker = ClusterBroker()
+    waiting = fetch(broker, epoch=5, wait_ms=500)
+    broker.become(2, 6, 1)
+    answer = decoded(waiting.result(), 1, 17)
+    assert of_one(answer).error_code == FENCED_LEADER_EPOCH
+    assert of_one(answer).current_leader.leader_id == 2
+
+
+class TestNearest:
+    """The leader is in rack1, followers in rack2 and rack3."""
+
+    def a_leader(self) -> ClusterBroker:
+        broker = ClusterBroker(settings={"replica.selector.class": RACK_AWARE})
+        broker.replica.produce(3)
+        for replica in (2, 3):
+            broker.replica.fetched_by(replica, 3)
+        return broker
+
+    def test_the_replica_of_the_same_rack_is_named_at_once(self) -> None:
+        answer = fetch(self.a_leader(), rack="rack3", wait_ms=500)
+        assert of_one(answer).preferred_read_replica == 3
+        assert records(answer) == b""
+        assert of_one(answer).high_watermark == 3
+
+    def test_in_the_leaders_rack_the_leader_serves(self) -> None:
+        answer = fetch(self.a_leader(), rack="rack1")
+        assert of_one(answer).preferred_read_replica == -1
+        assert records(answer)
+
+    def test_where_nobody_is_the_leader_serves(self) -> None:
+        assert records(fetch(self.a_leader(), rack="rack9"))
+
+    def test_who_is_not_in_sync_is_not_named(self) -> None:
+        broker = self.a_leader()
+        broker.become(1, 5, 1, in_sync=(1, 2))
+        assert of_one(fetch(broker, rack="rack3")).preferred_read_replica == -1
+
+    def test_who_has_not_got_it_is_not_named(self) -> None:
+        broker = self.a_leader()
+        broker.replica.produce()
+        broker.replica.fetched_by(2, 4)
+        assert of_one(fetch(broker, 4, rack="rack3")).preferred_read_replica == -1
+        assert of_one(fetch(broker, 4, rack="rack2")).preferred_read_replica == 2
+
+    def test_without_the_setting_the_leader_serves(self) -> None:
+        broker = ClusterBroker()
+        broker.replica.produce(3)
+        for replica in (2, 3):
+            broker.replica.fetched_by(replica, 3)
+        assert records(fetch(broker, rack="rack3"))
+
+
+def test_a_consumer_waits_for_as_many_bytes_as_it_wants() -> None:
+    broker = ClusterBroker()
+    size = 100
+    waiting = fetch(broker, wait_ms=500, min_bytes=3 * size)
+    for offset in range(1, 6):
+        broker.replica.produce()
+        for replica in (2, 3):
+            broker.replica.fetched_by(replica, offset)
+        committed = len(broker.replica.content())
+        assert waiting.done == (committed >= 3 * size)
