@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.errors import StorageError
+from ottla.base.deferred import Deferred, all_of
+from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
 from ottla.handlers.local_partitions import find_leader, find_replica
 from ottla.log.partition_log import PartitionLog
@@ -47,6 +48,7 @@ CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+OFFSET_NOT_AVAILABLE_FROM = 5
 
 Fields = dict[str, Any]
 Found = tuple[int, int, int]
@@ -55,21 +57,26 @@ Found = tuple[int, int, int]
 NOTHING: Found = (-1, -1, -1)
 
 
-def handle(context: Context, request: Any) -> Fields:
+def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         # Kafka fails on the unknown value as a whole and tells each partition so.
         return _answer([_all_refused(topic) for topic in request.topics])
     wanted, duplicates = _once_each(request)
-    topics = []
+    topics: list[Fields] = []
+    searches: list[Deferred[None]] = []
     for name, partitions in wanted.items():
-        answers = [
-            _refused(index, INVALID_REQUEST)
-            if (name, index) in duplicates
-            else _list_offset(context, request, name, partition)
-            for index, partition in partitions.items()
-        ]
+        answers = []
+        for index, partition in partitions.items():
+            answer = _refused(index, INVALID_REQUEST)
+            if (name, index) not in duplicates:
+                searches += _list_offset(context, request, name, partition, answer)
+            answers.append(answer)
         topics.append({"name": name, "partitions": answers})
-    return _answer(topics)
+    if not searches:
+        return _answer(topics)
+    answered: Deferred[Fields] = Deferred()
+    all_of(searches).when_done(lambda _: answered.resolve(_answer(topics)))
+    return answered
 
 
 def _answer(topics: list[Fields]) -> Fields:
@@ -106,34 +113,75 @@ def _refused(index: int, code: int) -> Fields:
     }
 
 
-def _list_offset(context: Context, request: Any, topic: str, asked: Any) -> Fields:
-    index = asked.partition_index
+def _list_offset(
+    context: Context, request: Any, topic: str, asked: Any, answer: Fields
+) -> list[Deferred[None]]:
+    """Fills in the answer, at once or when the search that it returns is done."""
     timestamp = asked.timestamp
     if timestamp < 0 and SPEC_SINCE_VERSION.get(timestamp, 99) > context.api_version:
-        return _refused(index, UNSUPPORTED_VERSION)
+        answer["error_code"] = UNSUPPORTED_VERSION
+        return []
     find = find_replica if request.replica_id == DEBUGGING_CONSUMER else find_leader
-    partition = find(context.services, topic, index, asked.current_leader_epoch)
+    partition = find(context.services, topic, asked.partition_index, asked.current_leader_epoch)
     if isinstance(partition, int):
-        return _refused(index, partition)
+        answer["error_code"] = partition
+        return []
     log = partition.log
     if log is None:
-        return _refused(index, KAFKA_STORAGE_ERROR)
+        answer["error_code"] = KAFKA_STORAGE_ERROR
+        return []
+    end = _readable_end(partition, log, request)
+    known = _known(partition, log, timestamp, end)
+    if known is not None:
+        _tell(context, request, partition, timestamp, known, answer)
+        return []
+    done: Deferred[None] = Deferred()
+
+    def searched(outcome: Deferred[Found | None]) -> None:
+        try:
+            found = outcome.result() or NOTHING
+            _tell(context, request, partition, timestamp, found, answer)
+        except ProtocolError as refused:  # a batch that can not be read
+            answer["error_code"] = refused.code
+        except StorageError as failure:
+            context.services.storage_failed(failure)
+            answer["error_code"] = KAFKA_STORAGE_ERROR
+        done.resolve(None)
+
+    _search(context, log, timestamp, end).when_done(searched)
+    return [done]
+
+
+def _search(
+    context: Context, log: PartitionLog, timestamp: int, end: int
+) -> Deferred[Found | None]:
+    """By time, which may have to wait for the disk: in the pool."""
+    failed: Deferred[Found | None] = Deferred()
     try:
-        found = _look_up(partition, log, timestamp, _readable_end(partition, log, request))
+        times = log.times()
+        is_latest = timestamp == MAX_TIMESTAMP
+        search = times.latest(end) if is_latest else times.first_since(timestamp, end)
     except StorageError as failure:
-        context.services.storage_failed(failure)
-        return _refused(index, KAFKA_STORAGE_ERROR)
+        failed.fail(failure)
+        return failed
+    return context.services.pool.run(search.run)
+
+
+def _tell(
+    context: Context,
+    request: Any,
+    partition: Partition,
+    timestamp: int,
+    found: Found,
+    answer: Fields,
+) -> None:
     if _hides_the_end(partition, request, timestamp, found):
         # The new leader's watermark is behind its epoch's start: an older end would be told (R5).
-        code = OFFSET_NOT_AVAILABLE if context.api_version >= 5 else LEADER_NOT_AVAILABLE
-        return _refused(index, code)
-    return {
-        "partition_index": index,
-        "error_code": NONE,
-        "timestamp": found[0],
-        "offset": found[1],
-        "leader_epoch": found[2],
-    }
+        is_known = context.api_version >= OFFSET_NOT_AVAILABLE_FROM
+        answer["error_code"] = OFFSET_NOT_AVAILABLE if is_known else LEADER_NOT_AVAILABLE
+        return
+    answer["error_code"] = NONE
+    answer["timestamp"], answer["offset"], answer["leader_epoch"] = found
 
 
 def _readable_end(partition: Partition, log: PartitionLog, request: Any) -> int:
@@ -153,16 +201,15 @@ def _hides_the_end(partition: Partition, request: Any, timestamp: int, found: Fo
     return timestamp == LATEST or found == NOTHING
 
 
-def _look_up(partition: Partition, log: PartitionLog, timestamp: int, end: int) -> Found:
+def _known(partition: Partition, log: PartitionLog, timestamp: int, end: int) -> Found | None:
+    """What needs no search."""
     if timestamp == LATEST:
         return (-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return (-1, log.log_start_offset, _epoch_of_start(partition, log))
     if timestamp in (LAST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp(end) or NOTHING
-    return log.offset_for_time(timestamp, end) or NOTHING
+    return None
 
 
 def _epoch_of_start(partition: Partition, log: PartitionLog) -> int:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 from ottla.base.errors import ProtocolError, StorageError, check
 from ottla.base.ports import Buffer, Clock, Files
-from ottla.log import retention, time_lookup
+from ottla.log import retention
 from ottla.log.appended import Appended
 from ottla.log.batch_scan import next_offset
 from ottla.log.compaction_swap import CleanedFiles, Cleaning, swap_files
@@ -46,6 +46,7 @@ from ottla.log.retention import DeletedSegment, LogExtent
 from ottla.log.segment import LogSlice, Segment, new_segment
 from ottla.log.segment_list import Aborted, SegmentList
 from ottla.log.storage_errors import storing
+from ottla.log.time_lookup import TimeLookup
 from ottla.log.txn_index import AbortedTransaction
 from ottla.protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
@@ -357,17 +358,9 @@ class PartitionLog:
         except OSError as cause:
             raise StorageError(self.directory, "read") from cause
 
-    def offset_for_time(self, timestamp: int, upper_bound: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record as late as `timestamp`."""
-        with storing(self.directory, "read"):
-            return time_lookup.find_by_time(
-                self._segments.items, timestamp, self.log_start_offset, upper_bound
-            )
-
-    def max_timestamp(self, upper_bound: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        with storing(self.directory, "read"):
-            return time_lookup.find_latest(self._segments.items, self.log_start_offset, upper_bound)
+    def times(self) -> TimeLookup:
+        """Lookups by time in the log as it is now."""
+        return TimeLookup(self.directory, self._segments.items, self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch up to `epoch`; (-1, -1) if there is none."""

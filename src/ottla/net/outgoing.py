@@ -7,6 +7,7 @@ A slice that is not in the page cache would block the loop: the pool reads it ah
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections import deque
@@ -43,7 +44,7 @@ class Outgoing:
         self._descriptor = connected.fileno()
         self._pool = pool
         self._on_ready = on_ready
-        self._parts: deque[bytes | memoryview | LogSlice] = deque()
+        self._parts: deque[bytes | bytearray | memoryview | LogSlice] = deque()
         self._probed_to = -1
         self._failure: OSError | None = None  # of a read ahead: the answer cannot be finished
         self.bytes_queued = 0  # in memory; slices of files cost none
@@ -59,10 +60,12 @@ class Outgoing:
     def put(self, parts: list[bytes | LogSlice]) -> None:
         for part in parts:
             if isinstance(part, LogSlice):
-                if part.size > SLICE_BYTES_BY_COPY_MAX:
+                content = _at_hand(part) if part.size <= SLICE_BYTES_BY_COPY_MAX else None
+                if content is None:
                     self._parts.append(part)
-                    continue
-                self.put_bytes(part.file.read_at(part.position, part.size))
+                else:
+                    self._parts.append(content)
+                    self.bytes_queued += part.size
             else:
                 self.put_bytes(part)
 
@@ -86,7 +89,7 @@ class Outgoing:
 
     def _send_bytes(self) -> int:
         parts = self._parts
-        gathered: list[bytes | memoryview] = []
+        gathered: list[bytes | bytearray | memoryview] = []
         for part in parts:
             if isinstance(part, LogSlice) or len(gathered) == GATHER_PARTS_MAX:
                 break
@@ -141,6 +144,16 @@ class Outgoing:
         self._pool.run(_touch, part, position, count).when_done(arrived)
 
 
+def _at_hand(part: LogSlice) -> bytearray | None:
+    """The whole slice, if it can be had without waiting for the disk."""
+    content = bytearray(part.size)
+    try:
+        read = os.preadv(part.file.fileno(), (content,), part.position, RWF_NOWAIT)
+    except OSError:
+        return None  # not in memory, or for a reason that sending it will tell
+    return content if read == part.size else None
+
+
 def _touch(part: LogSlice, position: int, count: int) -> None:
     part.file.read_at(position, count)
 
@@ -154,4 +167,8 @@ def _is_cached(file: int, position: int, count: int) -> bool:
         os.preadv(file, probe, position + count - 1, RWF_NOWAIT)
     except BlockingIOError:
         return False
+    except OSError as failure:
+        if failure.errno != errno.EOPNOTSUPP:
+            raise
+        # A file system that can not tell: then it is read as it comes.
     return True

@@ -9,11 +9,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import ProtocolError, StorageError
+from ottla.base.errors import OttlaError, ProtocolError, StorageError
 from ottla.handlers.context import Context, LogDirState, Services
 from ottla.handlers.reply import Reply
 from ottla.log.epoch_cache import EpochCache
@@ -72,6 +72,19 @@ def an_image(
 
 
 @dataclass
+class FakeTimes:
+    """Lookups by time, answered when they are run."""
+
+    log: FakeLog
+
+    def first_since(self, timestamp: int, upper_bound: int) -> Any:
+        return SimpleNamespace(run=lambda: self.log.first_since(timestamp, upper_bound))
+
+    def latest(self, upper_bound: int) -> Any:
+        return SimpleNamespace(run=lambda: self.log.latest(upper_bound))
+
+
+@dataclass
 class FakeLog:
     topic: str = "t1"
     partition: int = 0
@@ -92,14 +105,17 @@ class FakeLog:
     def log_end_offset(self) -> int:
         return len(self.records)
 
-    def offset_for_time(self, timestamp: int, upper_bound: int) -> Found:
+    def times(self) -> FakeTimes:
+        return FakeTimes(self)
+
+    def first_since(self, timestamp: int, upper_bound: int) -> Found:
         self._maybe_fail()
         for offset in range(self.log_start_offset, upper_bound):
             if self.records[offset][0] >= timestamp:
                 return (self.records[offset][0], offset, self.records[offset][1])
         return None
 
-    def max_timestamp(self, upper_bound: int) -> Found:
+    def latest(self, upper_bound: int) -> Found:
         offsets = range(self.log_start_offset, self.log_end_offset)
         if not offsets:
             return None
@@ -181,6 +197,16 @@ class FakeClock:
         return NOW_MS
 
 
+class PoolAtOnce:
+    def run(self, work: Callable[[], Any]) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        try:
+            done.resolve(work())
+        except OttlaError as failure:
+            done.fail(failure)
+        return done
+
+
 class FakeServices:
     def __init__(
         self, image: MetadataImage, *partitions: Partition, properties: dict[str, str] | None = None
@@ -189,6 +215,7 @@ class FakeServices:
         self.image = image
         self.config = BrokerConfig(properties or {})
         self.clock = FakeClock()
+        self.pool = PoolAtOnce()
         self.partitions = FakePartitions(partitions)
         self.controller = FakeController()
         self.failures: list[StorageError] = []

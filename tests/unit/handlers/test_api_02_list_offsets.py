@@ -4,12 +4,16 @@ Method: the answers of a running Kafka to a partition with records at 1000, 3000
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
 from ottla.handlers import api_02_list_offsets as module
+from ottla.handlers.context import Context, Services
 from tests.unit.handlers.read_fakes import (
     FakeLog,
     FakeServices,
@@ -221,3 +225,26 @@ def test_a_disk_that_fails_goes_offline() -> None:
     services = a_service(FakeLog(records=list(RECORDS), failure=failure))
     assert list_offsets(services, 11, (0, -1, 1000))[0] == (56, -1, -1, -1)
     assert services.failures == [failure]
+
+
+def test_only_a_lookup_by_time_waits_for_the_pool() -> None:
+    services = a_service()
+    work: list[tuple[Callable[[], Any], Deferred[Any]]] = []
+
+    def run(search: Callable[[], Any]) -> Deferred[Any]:
+        work.append((search, Deferred()))
+        return work[-1][1]
+
+    services.pool = cast(Any, SimpleNamespace(run=run))
+    assert list_offsets(services, 11, (0, -1, -1), (1, -1, -2))[0] == (0, -1, 5, 0)
+    assert not work
+    context = Context(cast(Services, services), 11, "test", "PLAINTEXT", 1)
+    asked = SimpleNamespace(partition_index=0, current_leader_epoch=-1, timestamp=2000)
+    topics = [SimpleNamespace(name="t1", partitions=[asked])]
+    request = SimpleNamespace(replica_id=-1, isolation_level=0, topics=topics)
+    answer = module.handle(context, request)
+    assert isinstance(answer, Deferred)
+    assert not answer.done
+    for search, done in work:
+        done.resolve(search())
+    assert answer.result()["topics"][0]["partitions"][0]["offset"] == 1

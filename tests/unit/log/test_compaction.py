@@ -352,7 +352,7 @@ def test_lookups_by_offset_and_time_find_what_is_left() -> None:
     for record in records:
         part = world.log.read(record.offset, 10_000, world.log.log_end_offset)
         assert part is not None
-        found = world.log.offset_for_time(record.timestamp, world.log.log_end_offset)
+        found = world.log.times().first_since(record.timestamp, world.log.log_end_offset).run()
         assert found is not None and found[:2] == (record.timestamp, record.offset)
     part = world.log.read(0, 10_000, world.log.log_end_offset)
     assert part is not None, "a reader at an offset that is gone goes on behind the gap"

@@ -153,7 +153,7 @@ def test_a_disk_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError):
         world.log.read(1, 10**6, 3)
     with pytest.raises(StorageError):
-        world.log.offset_for_time(1, 3)
+        world.log.times().first_since(1, 3).run()
 
 
 def test_to_close_an_untouched_log_costs_nothing() -> None:

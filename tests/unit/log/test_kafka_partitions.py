@@ -91,5 +91,5 @@ def test_its_index_leads_to_batches() -> None:
 
 def test_its_times() -> None:
     log = a_world("batches-0").open(clean=True, recovery_point=32)
-    assert log.offset_for_time(1_700_000_012_001, 32) == (1_700_000_013_000, 13, 0)
-    assert log.max_timestamp(32) == (1_700_000_031_000, 31, 0)
+    assert log.times().first_since(1_700_000_012_001, 32).run() == (1_700_000_013_000, 13, 0)
+    assert log.times().latest(32).run() == (1_700_000_031_000, 31, 0)

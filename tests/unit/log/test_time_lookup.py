@@ -48,19 +48,19 @@ def test_every_time_and_bound(codec: int, restart: bool) -> None:
         log.advance_log_start(start)
         for timestamp in range(45):
             for bound in (5, end):
-                answer = log.offset_for_time(timestamp, bound)
+                answer = log.times().first_since(timestamp, bound).run()
                 assert answer == expected(timestamp, start, bound), (start, timestamp, bound)
 
 
 def test_the_largest_timestamp() -> None:
     log = a_world().log
     end = log.log_end_offset
-    assert log.max_timestamp(end) == (40, 10, 5)
-    assert log.max_timestamp(10) is None, "it is not readable yet"
+    assert log.times().latest(end).run() == (40, 10, 5)
+    assert log.times().latest(10).run() is None, "it is not readable yet"
     empty = World()
     empty.open()
-    assert empty.log.max_timestamp(0) is None
-    assert empty.log.offset_for_time(0, 0) is None
+    assert empty.log.times().latest(0).run() is None
+    assert empty.log.times().first_since(0, 0).run() is None
 
 
 def test_of_equal_timestamps_the_first_counts() -> None:
@@ -69,18 +69,18 @@ def test_of_equal_timestamps_the_first_counts() -> None:
         world.open()
         for time in (5, 9, 9, 3):
             world.append(build_batch([RecordToWrite(time, None, b"v")]))
-        assert world.log.max_timestamp(4) == (9, 1, 0)
+        assert world.log.times().latest(4).run() == (9, 1, 0)
 
 
 def test_the_largest_timestamp_below_the_log_start_is_not_there_any_more() -> None:
     for append_time in (False, True):
         log = a_world(append_time=append_time).log
         log.advance_log_start(13)
-        assert log.max_timestamp(14) is None
+        assert log.times().latest(14).run() is None
 
 
 def test_with_append_time_all_records_of_a_batch_have_its_time() -> None:
     log = a_world(append_time=True).log
-    assert log.offset_for_time(21, 13) == (30, 3, 1)
+    assert log.times().first_since(21, 13).run() == (30, 3, 1)
     log.advance_log_start(4)
-    assert log.offset_for_time(21, 13) == (30, 4, 1)
+    assert log.times().first_since(21, 13).run() == (30, 4, 1)

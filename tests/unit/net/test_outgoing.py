@@ -4,6 +4,8 @@ Method: a socket pair, real files, a pool that runs at once or when told.
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import socket
 import threading
@@ -107,6 +109,51 @@ def test_what_is_not_in_the_page_cache_is_read_by_the_pool_first(
     assert ready == [True]
     pump_all(sending)
     assert len(peer.close()) == 100_000
+
+
+def test_a_small_slice_that_is_not_in_the_page_cache_is_read_by_the_pool_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_now(*_: Any) -> int:
+        raise BlockingIOError
+
+    file = a_file(tmp_path / "segment", b"x" * 1000)
+    monkeypatch.setattr(os, "preadv", not_now)
+    peer, pool = Peer(), PoolAtHand()
+    sending = Outgoing(peer.ours, pool, lambda: None)
+    sending.put([b"head", LogSlice(file, 0, 1000), b"tail"])
+    assert not sending.pump()
+    assert sending.waiting
+    pool.work()
+    pump_all(sending)
+    assert peer.close() == b"head" + b"x" * 1000 + b"tail"
+
+
+@pytest.mark.parametrize("size", [1000, 100_000])
+def test_a_file_system_that_cannot_tell_what_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    def unsupported(*_: Any) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    file = a_file(tmp_path / "segment", b"x" * size)
+    monkeypatch.setattr(os, "preadv", unsupported)
+    peer = Peer()
+    sending = Outgoing(peer.ours, PoolAtHand(), lambda: None)
+    sending.put([LogSlice(file, 0, size)])
+    pump_all(sending)
+    assert peer.close() == b"x" * size
+
+
+def test_a_small_slice_of_a_file_that_was_cut_meanwhile(tmp_path: Path) -> None:
+    """Fewer bytes than its head has promised must not be followed by the next answer."""
+    file = a_file(tmp_path / "segment", bytes(500))
+    peer = Peer()
+    sending = Outgoing(peer.ours, PoolAtHand(), lambda: None)
+    sending.put([LogSlice(file, 0, 1000), b"next answer"])
+    with pytest.raises(ConnectionAbortedError):
+        pump_all(sending)
+    peer.close()
 
 
 def test_a_file_that_was_cut_meanwhile_ends_the_connection(tmp_path: Path) -> None:
