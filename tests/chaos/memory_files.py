@@ -31,12 +31,13 @@ Operation = tuple[Any, ...]
 
 
 class Inode:
-    __slots__ = ("content", "maps", "number")
+    __slots__ = ("content", "maps", "number", "reserved")
 
     def __init__(self, number: int, content: bytes = b"") -> None:
         self.number = number
         self.content = bytearray(content)
         self.maps: list[MemoryMap] = []
+        self.reserved = 0
 
 
 class MemoryMap(bytearray):
@@ -89,7 +90,11 @@ class MemoryFile:
             del content[size:]
         else:
             content.extend(bytes(size - len(content)))
+        self._inode.reserved = 0
         self._files.note("truncate", self._inode.number, size)
+
+    def reserve(self, size: int) -> None:
+        self._inode.reserved = size
 
     def sync(self) -> None:
         self._files.absorb_maps()

@@ -47,6 +47,7 @@ class Segment:
         "_last_batch_offset",
         "_last_batch_position",
         "_positions",
+        "_reserved_bytes",
         "base_offset",
         "created_ms",
         "file",
@@ -71,11 +72,13 @@ class Segment:
         index_interval_bytes: int,
         index_bytes_max: int,
         created_ms: int,
+        reserved_bytes: int = 0,
     ) -> None:
         self._files = files
         self._cache = cache
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
+        self._reserved_bytes = reserved_bytes
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
@@ -104,6 +107,8 @@ class Segment:
     def create(self) -> None:
         """Makes its files, empty. The directory is not synced here."""
         self.file = self._files.open(self.path(file_names.LOG), create=True)
+        if self._reserved_bytes:
+            self.file.reserve(self._reserved_bytes)
         self.offset_index.start_empty()
         self.offset_index.trim()
         self.time_index.start_empty()
@@ -260,6 +265,8 @@ class Segment:
 
     def seal(self) -> None:
         """No more appends: the largest timestamp is noted and the indexes are cut to size."""
+        if self._reserved_bytes:
+            self.open_file().truncate(self.size)  # the rest of its room is given back
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.trim()
         self.time_index.trim()
@@ -413,4 +420,5 @@ def new_segment(
         index_interval_bytes=config.index_interval_bytes,
         index_bytes_max=config.segment_index_bytes,
         created_ms=created_ms,
+        reserved_bytes=config.segment_bytes if config.preallocate else 0,
     )

@@ -10,6 +10,7 @@ file holds a reference, so the descriptor can not be closed, or worse reused, un
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -18,6 +19,11 @@ import shutil
 from collections.abc import Sequence
 
 from ottla.base.ports import Buffer
+
+# Python has only posix_fallocate, which makes the file longer.
+FALLOC_FL_KEEP_SIZE = 1
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+_fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
 
@@ -85,6 +91,13 @@ class PosixFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._size = size
+
+    def reserve(self, size: int) -> None:
+        if _fallocate(self._descriptor, FALLOC_FL_KEEP_SIZE, 0, size) == 0:
+            return
+        code = ctypes.get_errno()
+        if code != errno.EOPNOTSUPP:
+            raise OSError(code, os.strerror(code))
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)

@@ -195,3 +195,18 @@ def test_a_wrong_time_index_is_made_anew_when_it_is_needed() -> None:
 def test_without_timestamps_the_age_of_the_file_counts() -> None:
     segment, _ = a_segment([batch(timestamp_ms=-1)])
     assert segment.largest_timestamp() == 0, "what the file system in memory answers"
+
+
+def test_a_segment_may_have_its_room_at_once() -> None:
+    """Until it is sealed; its file is as long as what was written."""
+    files = MemoryFiles()
+    files.make_dir("/data")
+    config = LogConfig(preallocate=True, segment_bytes=1 << 20)
+    segment = new_segment(files, FileCache(), "/data", BASE, config, created_ms=1_000)
+    segment.create()
+    segment.prepare_append()
+    inode = files.inodes[segment.path(".log")]
+    add(segment, TEN[0], BASE)
+    assert (inode.reserved, len(inode.content)) == (1 << 20, len(TEN[0]))
+    segment.seal()
+    assert (inode.reserved, len(inode.content)) == (0, len(TEN[0]))

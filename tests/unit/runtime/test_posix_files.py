@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.runtime.posix_files import PosixFiles
+from ottla.runtime.posix_files import FALLOC_FL_KEEP_SIZE, PosixFiles, _fallocate
 
 FILES = PosixFiles()
 
@@ -76,6 +76,30 @@ def test_write_at_truncate_and_map(tmp_path: Path) -> None:
     file.write_at(2, b"XY")
     file.truncate(5)
     assert (FILES.read(path), file.size()) == (b"abXY\0", 5)
+
+
+def test_room_is_reserved_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    file = PosixFiles().open(str(path), create=True)
+    file.reserve(1 << 20)
+    file.append([b"content"])
+    assert (file.size(), path.stat().st_size) == (7, 7)
+    reserved = path.stat().st_blocks * 512
+    assert reserved >= 1 << 20 or not can_reserve(tmp_path / "other")
+    file.truncate(7)
+    assert path.stat().st_blocks * 512 < 1 << 20
+    assert path.read_bytes() == b"content"
+
+
+def can_reserve(path: Path) -> bool:
+    with path.open("wb") as file:
+        return bool(_fallocate(file.fileno(), FALLOC_FL_KEEP_SIZE, 0, 1 << 20) == 0)
+
+
+def test_a_disk_without_that_room(tmp_path: Path) -> None:
+    file = PosixFiles().open(str(tmp_path / "file"), create=True)
+    with pytest.raises(OSError, match=r"File too large|No space left"):
+        file.reserve(1 << 62)
 
 
 def test_a_file_is_closed_with_its_last_reference(tmp_path: Path) -> None:

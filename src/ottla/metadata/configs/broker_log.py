@@ -262,7 +262,7 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
     boolean(
         "log.preallocate",
         False,
-        about="Default of preallocate, which has no effect here.",
+        about="Default of preallocate.",
         mode=CLUSTER_WIDE,
     ),
     long(

@@ -149,8 +149,8 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         "preallocate",
         False,
         about=(
-            "Whether a new segment file is given its full size at once. Files here grow as they "
-            "are written: no effect."
+            "Whether a new segment is given its room on the disk at once. Its file grows as it is "
+            "written all the same, so that a crash leaves no zeros behind its end."
         ),
     ),
     long(
