@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass
 
@@ -9,8 +10,8 @@ from ottla.base.errors import ConfigError
 from ottla.base.ports import Clock, Pool
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.zookeeper import parse_zookeeper
-from ottla.metadata.store import MetadataStore
-from ottla.runtime.embedded_store import EmbeddedStore
+from ottla.metadata.store import MetadataStore, StoreRefused
+from ottla.runtime.embedded_store import ADOPTED_FILE_NAME, EmbeddedStore
 
 
 @dataclass(slots=True)
@@ -27,6 +28,11 @@ def open_store(config: BrokerConfig, directory: str, clock: Clock, pool: Pool) -
     """May block: it connects. Raises what the stores raise."""
     settings = parse_zookeeper(config)
     if settings is None:
+        if os.path.exists(os.path.join(directory, ADOPTED_FILE_NAME)):
+            raise StoreRefused(
+                f"the metadata of {directory} is in ZooKeeper since `ottla cluster adopt`: set "
+                "zookeeper.connect"
+            )
         return OpenStore(EmbeddedStore(directory), pool, is_cluster=False)
     # kazoo is loaded by those who need it: a single node starts without.
     from ottla.runtime.zookeeper_store import ZooKeeperStore

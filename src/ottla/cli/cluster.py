@@ -121,6 +121,33 @@ def down(data: Data = DATA_DEFAULT) -> None:
     print(f"the cluster in {data} is down")
 
 
+@app.command()
+def adopt(
+    zookeeper: Annotated[
+        str, typer.Option(metavar="HOST:PORT[,...][/PATH]", help="Where the cluster will be.")
+    ],
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", help="The data of the single node (log.dirs).")
+    ] = Path("ottla-data"),
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A zookeeper.* setting; repeatable."),
+    ] = None,
+) -> None:
+    """Move a stopped single node's metadata into an empty ZooKeeper, so that it can grow.
+
+    Once: afterwards the node is the first broker of a cluster and is started with
+    zookeeper.connect, on the same data and with the same node.id.
+
+    \b
+    Example:
+      ottla cluster adopt --data ottla-data --zookeeper 127.0.0.1:2181/ottla
+    """
+    from ottla.cli import cluster_adopt  # noqa: PLC0415
+
+    cluster_adopt.adopt(data, zookeeper, override or [])
+
+
 def _tell(data: Path, command: str, broker_id: int, done: str) -> None:
     from ottla.cli import cluster_control  # noqa: PLC0415
 

@@ -43,6 +43,8 @@ from ottla.metadata.store import (
 )
 
 FILE_NAME = "metadata.sqlite"
+# What the file is called after its content has moved into a cluster's store.
+ADOPTED_FILE_NAME = "metadata.sqlite.adopted"
 SCHEMA_VERSION = 1
 
 # Old changes are dropped in bundles: dropping one with every commit would touch one more page.
