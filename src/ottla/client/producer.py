@@ -26,6 +26,7 @@ from ottla.client.plain_shell import PlainShell
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
 from ottla.client.producer_machine import ProducerMachine
 from ottla.client.producer_settings import ProducerSettings
+from ottla.client.sender import level_of
 from ottla.client.serializing import as_bytes, serialize
 from ottla.client.settings import read_settings
 from ottla.client.transactions import NEW, PreparedTransaction
@@ -81,6 +82,27 @@ class Delivery:
             batch.waiters.append((index, signal.release))
         if not signal.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0)):
             raise TimedOutError(f"no acknowledgement within {timeout_s:g} s; it may still come")
+
+
+class TableDelivery:
+    """What becomes of a table: `result()` waits until every row is acknowledged."""
+
+    __slots__ = ("_deliveries", "rows")
+
+    def __init__(self, deliveries: list[Delivery], rows: int) -> None:
+        self._deliveries = deliveries
+        self.rows = rows
+
+    def done(self) -> bool:
+        return all(delivery.done() for delivery in self._deliveries)
+
+    def result(self, timeout_s: float | None = None) -> int:
+        """How many rows were sent; raises why some were not, or TimedOutError."""
+        deadline_ms = None if timeout_s is None else monotonic_ms() + timeout_s * 1000
+        for delivery in self._deliveries:
+            left_s = None if deadline_ms is None else (deadline_ms - monotonic_ms()) / 1000
+            delivery.result(left_s)
+        return self.rows
 
 
 class Producer:
@@ -245,6 +267,43 @@ class Producer:
     def _deadline_ms(self, timeout_s: float | None) -> float:
         patience_ms = self._settings.max_block_ms if timeout_s is None else timeout_s * 1000
         return monotonic_ms() + patience_ms
+
+    # --------------------------------------------------------------------------------- tables
+
+    def send_table(
+        self,
+        table: Any,
+        topic: str,
+        *,
+        key: str | None = None,
+        value: str | None = "value",
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition_by: str | None = None,
+    ) -> TableDelivery:
+        """Sends every row as a record: an Arrow table, a pandas or a polars frame.
+
+        `key`, `value`, `headers` and `timestamp` name columns. Rows go where their keys belong, or
+        where `partition_by` says: a column of partitions, or one to be hashed like keys. Returns
+        when all rows are on their way; rows of one partition stay in order.
+        """
+        # Loaded on the first use: a producer of records has no need of numpy and pyarrow.
+        from ottla.client.columns import sending  # noqa: PLC0415
+
+        columns = sending.TableColumns(key, value, headers, timestamp, partition_by)
+        rules = sending.rules_of(self._settings, level_of(self._settings))
+        encoder = sending.TableEncoder(sending.as_table(table), columns, rules, wall_ms())
+        self._shell.call(self._machine.room(topic, None, self._deadline_ms(None)))
+        deliveries = []
+        rows = 0
+        for batch in encoder.batches(self.partitions_for(topic)):
+            partition = batch.partition
+            if partition == sending.NO_PARTITION:
+                with self._shell.lock:
+                    partition = self._machine.draw(topic)
+            deliveries.append(self.send_batch(topic, partition, batch.encoded))
+            rows += batch.record_count
+        return TableDelivery(deliveries, rows)
 
     # ------------------------------------------------------------------------------- the rest
 

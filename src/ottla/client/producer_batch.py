@@ -232,7 +232,7 @@ class ProducerBatch:
             self.sequence,
             self.count,
         )
-        _pack_crc(encoded, CRC_POSITION, crc32c(bytes(encoded[ATTRIBUTES_POSITION:])))
+        _pack_crc(encoded, CRC_POSITION, crc32c(memoryview(encoded)[ATTRIBUTES_POSITION:]))
 
     def split(self, bytes_max: int) -> list[ProducerBatch]:
         """The same records in smaller batches, in order, with their share of the sequence.

@@ -180,6 +180,10 @@ class ProducerMachine:
             batch.call_back(batch.count - 1, batch.max_timestamp, on_delivery)
         return batch
 
+    def draw(self, topic: str) -> int:
+        """A partition for a whole batch of records without keys; the topic has been waited for."""
+        return self._partitioner.draw(self.accumulator.topics[topic])
+
     async def room(self, topic: str, partition: int | None, deadline_ms: float) -> None:
         """Waits for what `append` missed: the topic, the partition, or memory."""
         accumulator, core = self.accumulator, self.core

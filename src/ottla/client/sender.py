@@ -109,7 +109,7 @@ class Sender:
         self.transaction: Transaction | None = None
         self.on_done: Callable[[ProducerBatch], None] = lambda batch: None
         self._codec = CODEC_NAMES.index(settings.compression_type)
-        self._level = _level_of(settings)
+        self._level = level_of(settings)
         self._acks = settings.acks_code
         self._in_flight_max = settings.max_in_flight_requests_per_connection
         # Without sequences the only way to keep the order is to wait for each answer.
@@ -471,7 +471,7 @@ def _message_of(result: PartitionAnswer) -> str | None:
     return f"{result.message or codes.message_of(result.error_code)} ({named})"
 
 
-def _level_of(settings: ProducerSettings) -> int | None:
+def level_of(settings: ProducerSettings) -> int | None:
     levels = {
         "gzip": settings.compression_gzip_level,
         "lz4": settings.compression_lz4_level,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ottla.client.columns.rows import Rows, rows_of
 from ottla.client.fetch_batches import RecordBlock
-from ottla.records.columns import FieldColumn, Flags, HeaderColumns, Numbers
+from ottla.records.columns import FieldColumn, Flags, HeaderColumns, Numbers, RecordColumns
 
 HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
@@ -61,17 +61,15 @@ def table_and_counts(fetched: Sequence[FetchedBlocks]) -> tuple[pa.Table, list[i
     columns = rows.columns
     values = columns.values()
     headers = columns.headers(values)
-    parts = np.repeat(np.arange(len(fetched)), [len(part.blocks) for part in fetched])
-    parts = parts[columns.owners]
-    read = columns.offsets < np.array([part.position for part in fetched], np.int64)[parts]
-    keep = np.flatnonzero(~read) if read.any() else None
+    keep, counts = _rows_to_keep(fetched, columns)
     topics = list(dict.fromkeys(part.topic for part in fetched))
     topic_numbers = np.array([topics.index(part.topic) for part in fetched], np.int32)
     partitions = np.array([part.partition for part in fetched], np.int32)
-    parts = _chosen(parts, keep)
     arrays = [
-        pa.DictionaryArray.from_arrays(topic_numbers[parts], pa.array(topics, pa.string())),
-        pa.array(partitions[parts]),
+        pa.DictionaryArray.from_arrays(
+            np.repeat(topic_numbers, counts), pa.array(topics, pa.string())
+        ),
+        pa.array(np.repeat(partitions, counts)),
         pa.array(_chosen(columns.offsets, keep)),
         _timestamps(_chosen(rows.timestamps, keep)),
         _timestamp_types(rows, keep),
@@ -79,8 +77,29 @@ def table_and_counts(fetched: Sequence[FetchedBlocks]) -> tuple[pa.Table, list[i
         _binary(columns.data, values, keep),
         _headers(columns.data, headers, keep, len(columns.offsets)),
     ]
-    counts = np.bincount(parts, minlength=len(fetched)).tolist()
-    return pa.Table.from_arrays(arrays, schema=SCHEMA), counts
+    return pa.Table.from_arrays(arrays, schema=SCHEMA), counts.tolist()
+
+
+def _rows_to_keep(
+    fetched: Sequence[FetchedBlocks], columns: RecordColumns
+) -> tuple[Numbers | None, Numbers]:
+    """Which rows have not been read before (None: all of them), and how many in each part. Only
+    the first rows of a part can have been."""
+    blocks = np.cumsum([0, *(len(part.blocks) for part in fetched)])
+    firsts = columns.firsts[blocks]
+    counts: Numbers = firsts[1:] - firsts[:-1]
+    dropped: list[Numbers] = []
+    for number, part in enumerate(fetched):
+        rows = columns.offsets[firsts[number] : firsts[number + 1]]
+        if len(rows) and rows[0] < part.position:
+            before = np.flatnonzero(rows < part.position)
+            dropped.append(before + firsts[number])
+            counts[number] -= len(before)
+    if not dropped:
+        return None, counts
+    keep = np.ones(len(columns.offsets), np.bool_)
+    keep[np.concatenate(dropped)] = False
+    return np.flatnonzero(keep), counts
 
 
 def _chosen(column: Any, keep: Numbers | None) -> Any:
@@ -97,6 +116,8 @@ def _timestamps(timestamps: Numbers) -> pa.Array:
 def _timestamp_types(rows: Rows, keep: Numbers | None) -> pa.Array:
     """As in the protocol: 0 the producer's time, 1 the broker's."""
     types = rows.is_append_time.astype(np.int8)
+    if not types.any():
+        return pa.array(np.zeros(len(rows.timestamps) if keep is None else len(keep), np.int8))
     return pa.array(_chosen(types[rows.columns.owners], keep))
 
 
