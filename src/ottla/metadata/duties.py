@@ -57,11 +57,24 @@ class Duties:
         old, self._image = self._image, image
         if image.brokers is not old.brokers or image.broker_configs is not old.broker_configs:
             self._topics = dict.fromkeys(image.topics)
-            self._told_dead = {one for one in self._told_dead if not image.is_live(one)}
+            self._on_brokers(old, image)
         elif image.topics is not old.topics:
             for name, topic in image.topics.items():
                 if old.topics.get(name) is not topic:
                     self._topics[name] = None
+
+    def _on_brokers(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Who has registered since liveness was asked for is alive, whatever it said."""
+        come = {
+            broker.broker_id
+            for broker in new.brokers.values()
+            if broker.epoch != -1
+            and (known := old.brokers.get(broker.broker_id)) is not broker
+            and (known is None or known.epoch != broker.epoch)
+        }
+        self._told_dead -= come
+        if self._alive is not None:
+            self._alive |= come
 
     def on_liveness(self, alive: frozenset[int]) -> None:
         """Whose liveness nodes were there a moment ago."""
