@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
@@ -97,6 +98,37 @@ def test_what_can_not_be_done_is_said(cluster: Cluster) -> None:
         cluster.kill(1)
     with pytest.raises(KeyError):
         cluster.leader("nope")
+
+
+def test_an_acknowledged_record_outlives_its_leader(cluster: Cluster) -> None:
+    create(cluster, "t", 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    for number in range(100):
+        producer.produce("t", str(number).encode())
+        if number == 50:
+            cluster.kill(cluster.leader("t"))
+    assert producer.flush(120) == 0
+
+
+def test_a_follower_that_is_cut_off_leaves_the_in_sync_set_and_comes_back(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "t", 1)
+    leader = cluster.leader("t")
+    follower = next(iter(cluster.in_sync("t") - {leader}))
+    cluster.cut(leader, follower)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "1", "log_level": 0})
+    producer.produce("t", b"unseen by one")
+    assert producer.flush(60) == 0
+
+    def has_left() -> bool:
+        cluster.advance(seconds=5)
+        return follower not in cluster.in_sync("t")
+
+    until(has_left)
+    assert cluster.leader("t") == leader
+    cluster.heal()
+    until(lambda: follower in cluster.in_sync("t"))
 
 
 @pytest.mark.ottla(brokers=2, num_partitions=4)

@@ -42,6 +42,8 @@ Post = Callable[[Callable[[], None]], None]
 
 REGISTER_JITTER_MS = 1_000
 REGISTER_RETRY_MS = 1_000
+HOLD_DEATHS_MS = 5_000
+"""After a lost session nobody's death is acted on for so long: the others have lost theirs too."""
 RELOAD_DAMAGED_MS = 5_000
 
 
@@ -244,7 +246,7 @@ class MetadataDriver:
             error = outcome.error()
             if error is None:
                 self._submissions.open()
-                self.duties.start(hold_ms=2 * REGISTER_JITTER_MS)
+                self.duties.start(hold_ms=HOLD_DEATHS_MS)
                 self._keeper.on_snapshot(outcome.result())
                 log.info("registered again")
                 return
