@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.ids import TopicPartition
 from ottla.client.aio_shell import AioShell
-from ottla.client.clock import chance, monotonic_ms, new_member_id, wall_ms
+from ottla.client.clock import chance, monotonic_ms, new_id, wall_ms
 from ottla.client.consumer_calls import (
     ConsumerCalls,
     OffsetsToCommit,
@@ -51,7 +51,7 @@ class AsyncConsumer(ConsumerCalls):
     def __init__(self, settings: Mapping[str, Any] | None = None, **named: Any) -> None:
         """Settings under Kafka's names: `{"group.id": "readers"}` or `group_id="readers"`."""
         read = read_settings(ConsumerSettings, settings, named)
-        super().__init__(ConsumerMachine(read, chance, wall_ms, new_member_id))
+        super().__init__(ConsumerMachine(read, chance, wall_ms, new_id))
         self._opened: AioShell | None = None
 
     @property

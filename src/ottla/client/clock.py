@@ -19,5 +19,5 @@ def chance() -> float:
     return random.random()
 
 
-def new_member_id() -> str:
+def new_id() -> str:
     return str(uuid.uuid4())

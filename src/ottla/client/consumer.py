@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.ids import TopicPartition
-from ottla.client.clock import chance, monotonic_ms, new_member_id, wall_ms
+from ottla.client.clock import chance, monotonic_ms, new_id, wall_ms
 from ottla.client.consumer_calls import ConsumerCalls, Partitions, what_to_subscribe
 from ottla.client.consumer_machine import Callbacks, ConsumerMachine, RebalanceCallback, UserCall
 from ottla.client.consumer_offsets import ListedOffset
@@ -45,7 +45,7 @@ class Consumer(ConsumerCalls):
     def __init__(self, settings: Mapping[str, Any] | None = None, **named: Any) -> None:
         """Settings under Kafka's names: `{"group.id": "readers"}` or `group_id="readers"`."""
         read = read_settings(ConsumerSettings, settings, named)
-        super().__init__(ConsumerMachine(read, chance, wall_ms, new_member_id))
+        super().__init__(ConsumerMachine(read, chance, wall_ms, new_id))
         self._shell = PlainShell(self._machine.core, f"ottla-consumer-{read.client_id}")
 
     # ------------------------------------------------------------------------- what to read

@@ -189,10 +189,10 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def replace_static(self, old: ClassicMember, new_member_id: str) -> ClassicMember:
+    def replace_static(self, old: ClassicMember, new_id: str) -> ClassicMember:
         """The same instance under a new id. It keeps its place, its metadata and its assignment."""
         new = ClassicMember(
-            new_member_id,
+            new_id,
             old.instance_id,
             old.client_id,
             old.client_host,
@@ -205,7 +205,7 @@ class ClassicGroup:
         self.remove(old.member_id)
         self.add(new)
         if was_leader:
-            self.leader_id = new_member_id
+            self.leader_id = new_id
         return new
 
     def forget_all(self) -> None:

@@ -116,7 +116,7 @@ class ClassicGroups:
     ) -> Outcome[Fields]:
         self._context.groups[group.group_id] = group
         instance_id = request.group_instance_id
-        member_id = self._new_member_id(caller.client_id if instance_id is None else instance_id)
+        member_id = self._new_id(caller.client_id if instance_id is None else instance_id)
         if instance_id is not None:
             holder = group.members.get(group.static_members.get(instance_id, ""))
             if holder is not None:
@@ -127,7 +127,7 @@ class ClassicGroups:
             return _refuse_join(MEMBER_ID_REQUIRED, member_id)
         return self._add(group, member_id, request, caller, protocols)
 
-    def _new_member_id(self, prefix: str) -> str:
+    def _new_id(self, prefix: str) -> str:
         short = prefix.encode()[:MEMBER_NAME_BYTES_MAX].decode(errors="ignore")
         return f"{short}-{self._context.new_uuid()}"
 
@@ -192,14 +192,14 @@ class ClassicGroups:
         self,
         group: ClassicGroup,
         old: ClassicMember,
-        new_member_id: str,
+        new_id: str,
         request: Any,
         caller: Caller,
         protocols: Protocols,
     ) -> Outcome[Fields]:
         """The instance is back under a new id; whoever still goes by the old one is fenced."""
         old_leader_id = group.leader_id or ""
-        member = self._rebalance.replace_static(group, old, new_member_id)
+        member = self._rebalance.replace_static(group, old, new_id)
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         answer: Deferred[Fields] = Deferred()
         group.wait_for_join(member, answer)
@@ -207,7 +207,7 @@ class ClassicGroups:
             return Outcome(self._rebalance.complete_if_all_joined(group), answer)
         if group.state == COMPLETING or group.select_protocol() != group.protocol:
             # The leader may have been told of the old id, or the group has to agree anew.
-            reason = f"{new_member_id!r} replaces {old.member_id!r}"
+            reason = f"{new_id!r} replaces {old.member_id!r}"
             return Outcome(self._rebalance.prepare(group, reason), answer)
         return self._keep_assignment(group, old, member, caller, old_leader_id, answer)
 

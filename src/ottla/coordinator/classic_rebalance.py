@@ -162,14 +162,12 @@ class ClassicRebalance:
         elif member_id in group.pending:
             self.forget_pending(group, member_id)
 
-    def replace_static(
-        self, group: ClassicGroup, old: ClassicMember, new_member_id: str
-    ) -> ClassicMember:
+    def replace_static(self, group: ClassicGroup, old: ClassicMember, new_id: str) -> ClassicMember:
         """Whoever still waits under the old id is fenced at once."""
         self._context.timers.cancel(_session_key(group.group_id, old.member_id))
         group.answer_join(old, join_refusal(FENCED_INSTANCE_ID, old.member_id))
         answer_sync(old, sync_refusal(FENCED_INSTANCE_ID))
-        member = group.replace_static(old, new_member_id)
+        member = group.replace_static(old, new_id)
         self.touch(group, member)
         return member
 

@@ -29,7 +29,7 @@ from ottla.coordinator.consumer_group_members import (
     check_room,
     draft_dynamic,
     draft_static,
-    new_member_id,
+    new_id,
     unknown_member,
 )
 from ottla.coordinator.consumer_group_migration import (
@@ -92,7 +92,7 @@ class ClassicMembers:
             raise ProtocolError(INVALID_SESSION_TIMEOUT, "its session is too short or too long")
         if config.group_consumer_migration_policy.lower() == DISABLED:
             raise ProtocolError(INCONSISTENT_GROUP_PROTOCOL, "the group migration is disabled")
-        member_id = request.member_id or new_member_id(self._context)
+        member_id = request.member_id or new_id(self._context)
         check_room(group, member_id, config.group_consumer_max_size)
         protocols = as_protocols(request.protocols)
         if not group.supports_classic(request.protocol_type, (name for name, _ in protocols)):

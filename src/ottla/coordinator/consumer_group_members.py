@@ -36,7 +36,7 @@ from ottla.protocol.error_codes import (
 CLIENT_MADE_IDS_FROM = 1
 
 
-def new_member_id(context: GroupContext) -> str:
+def new_id(context: GroupContext) -> str:
     return urlsafe_b64encode(context.new_uuid().bytes).rstrip(b"=").decode()
 
 

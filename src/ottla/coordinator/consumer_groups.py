@@ -27,7 +27,7 @@ from ottla.coordinator.consumer_group_members import (
     check_room,
     draft_dynamic,
     draft_static,
-    new_member_id,
+    new_id,
     unknown_member,
 )
 from ottla.coordinator.consumer_group_migration import scratch_group, upgrade
@@ -118,7 +118,7 @@ class ConsumerGroups:
         records: list[Record] = []
         group = self._group_for(request.group_id, records, may_be_new=is_joining)
         check_room(group, request.member_id, self._context.config.group_consumer_max_size)
-        member_id = request.member_id or new_member_id(self._context)
+        member_id = request.member_id or new_id(self._context)
         if request.instance_id is None:
             return draft_dynamic(group, member_id, records, may_be_new=is_joining)
         return draft_static(

@@ -73,8 +73,8 @@ def table_and_counts(fetched: Sequence[FetchedBlocks]) -> tuple[pa.Table, list[i
         pa.array(_chosen(columns.offsets, keep)),
         _timestamps(_chosen(rows.timestamps, keep)),
         _timestamp_types(rows, keep),
-        _binary(columns.data, columns.keys(), keep),
-        _binary(columns.data, values, keep),
+        take_fields(columns.data, columns.keys(), keep),
+        take_fields(columns.data, values, keep),
         _headers(columns.data, headers, keep, len(columns.offsets)),
     ]
     return pa.Table.from_arrays(arrays, schema=SCHEMA), counts.tolist()
@@ -121,8 +121,8 @@ def _timestamp_types(rows: Rows, keep: Numbers | None) -> pa.Array:
     return pa.array(_chosen(types[rows.columns.owners], keep))
 
 
-def _binary(data: Any, field: FieldColumn, keep: Numbers | None) -> pa.Array:
-    """The field of each row that is kept."""
+def take_fields(data: Any, field: FieldColumn, keep: Numbers | None = None) -> pa.Array:
+    """The field of each row that is kept, out of bytes in which they stand in this order."""
     if keep is not None:
         field = FieldColumn(field.starts[keep], field.lengths[keep])
     rows = len(field.starts)
@@ -144,9 +144,9 @@ def _headers(data: Any, headers: HeaderColumns | None, keep: Numbers | None, row
         rows = rows if keep is None else len(keep)
         empty = pa.array([], HEADER_TYPE)
         return pa.ListArray.from_arrays(np.zeros(rows + 1, np.int32), empty)
-    names = _names(_binary(data, headers.names, None))
+    names = _names(take_fields(data, headers.names))
     pairs = pa.StructArray.from_arrays(
-        [names, _binary(data, headers.values, None)], fields=list(HEADER_TYPE)
+        [names, take_fields(data, headers.values)], fields=list(HEADER_TYPE)
     )
     lists = pa.ListArray.from_arrays(headers.firsts.astype(np.int32), pairs)
     return lists if keep is None else lists.take(pa.array(keep))
