@@ -96,6 +96,18 @@ def test_who_is_back_stops_the_commit() -> None:
         controller.cluster.store.commit(decision.writes)
 
 
+@pytest.mark.parametrize("content", [registration(2, None, False, True), None])
+def test_who_stops_or_dies_meanwhile_is_not_elected(content: bytes | None) -> None:
+    controller = a_controller()
+    end(controller.cluster, 1)
+    controller.duties.on_liveness(frozenset({2, 3}))
+    decision = controller.duties.next(SETTINGS)
+    assert decision is not None
+    controller.cluster.store.commit([Write(paths.broker_id(2), content, None)])
+    with pytest.raises(VersionConflict):
+        controller.cluster.store.commit(decision.writes)
+
+
 def test_a_death_that_a_loaded_image_knows_is_told_to_the_others() -> None:
     cluster = Cluster(brokers=(1, 2, 3))
     cluster.create_on("t", (1, 2, 3))

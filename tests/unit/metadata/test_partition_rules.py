@@ -163,6 +163,8 @@ def test_an_unclean_election_takes_the_last_leader_then_anybody() -> None:
     assert (elected.eligible, elected.last_known) == ((), (9, 3))
     assert elected.unclean_epoch == 6, "others may have to cut off what was committed"
     assert changed(state, 2, unclean=True).leader == 2
+    doubtful = led_by(-1, 1, eligible=(2,))
+    assert changed(doubtful, 3, unclean=True).eligible == (), "what they have may be cut off"
     assert changed(state, 9, unclean=True).leader == -1
 
 
