@@ -43,10 +43,15 @@ class Side:
             prepare(self.broker)
             self._prepared.add(name)
 
-    def beside(self, name: str, prepare: Callable[[Broker], None]) -> Broker:
+    def beside(
+        self,
+        name: str,
+        prepare: Callable[[Broker], None],
+        settings: Mapping[str, str] = SHARED_SETTINGS,
+    ) -> Broker:
         """A second broker that is started and prepared once and stays for the rounds of a block."""
         if name not in self._beside:
-            broker = self.new_broker(name)
+            broker = self.new_broker(name, settings)
             try:
                 broker.start()
                 prepare(broker)

@@ -44,6 +44,7 @@ class Sizes:
     rebalances_consumer: int
     reload_commits: int
     lag_groups: int
+    compaction_records: int
 
     def warm_up_bytes(self) -> int:
         one_kib = self.kept_1k_records + self.cold_1k_records + self.warm_12_records
@@ -75,6 +76,7 @@ FULL = Sizes(
     rebalances_consumer=6,
     reload_commits=1_000_000,
     lag_groups=1_000,
+    compaction_records=1_000_000,
 )
 
 QUICK = Sizes(
@@ -102,4 +104,5 @@ QUICK = Sizes(
     rebalances_consumer=2,
     reload_commits=200_000,
     lag_groups=200,
+    compaction_records=100_000,
 )

@@ -12,6 +12,7 @@ from ottla.protocol.error_codes import NONE, name_of
 
 CREATE_SECONDS_MAX = 300
 LATEST = -1
+TOPIC, SET = 2, 0
 _POLL_S = 0.05
 
 
@@ -33,6 +34,17 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str)
             if time.monotonic() > deadline:
                 raise AnswerError(f"topic {name} has no leaders after {CREATE_SECONDS_MAX} s")
             time.sleep(_POLL_S)
+
+
+def alter_topic(bootstrap: str, name: str, configs: Mapping[str, str]) -> None:
+    changes = [
+        {"name": key, "config_operation": SET, "value": value} for key, value in configs.items()
+    ]
+    resource = {"resource_type": TOPIC, "resource_name": name, "configs": changes}
+    with Connection(bootstrap) as connection:
+        fields = {"resources": [resource], "validate_only": False}
+        answer = connection.call(api_keys.INCREMENTAL_ALTER_CONFIGS, 0, fields)
+        _expect_none(answer.responses[0].error_code, f"alter topic {name}")
 
 
 def delete_topics(bootstrap: str, *names: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.case import Case
+from bench.cases.compaction import COMPACTION_CASES
 from bench.cases.consume import CONSUME_CASES
 from bench.cases.crowd import CROWD_CASES
 from bench.cases.groups import GROUP_CASES
@@ -17,4 +18,5 @@ ALL_CASES: tuple[Case, ...] = (
     *CROWD_CASES,
     *START_CASES,
     *GROUP_CASES,
+    *COMPACTION_CASES,
 )
