@@ -1,5 +1,5 @@
-"""Goal: the wheel holds the whole product and nothing else, is for any machine, and works where only
-it is installed.
+"""Goal: the wheel holds the whole product and nothing else, is for any machine, and works where
+only it is installed.
 """
 
 from __future__ import annotations
