@@ -34,7 +34,7 @@ def compaction(side: Side, sizes: Sizes) -> Figures:
 
 def _clean(broker: Broker, records: int) -> Figures:
     topic = f"compaction-{next(_names)}"
-    create_topic(broker.bootstrap, topic, **{"segment.bytes": str(16 * 2**20)})
+    create_topic(broker.bootstrap, topic, 1, **{"segment.bytes": str(16 * 2**20)})
     run_load(
         "rdkafka_keyed",
         bootstrap=broker.bootstrap,
