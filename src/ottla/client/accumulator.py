@@ -57,6 +57,7 @@ class Accumulator:
         self.used_bytes = 0
         self.topics: dict[str, TopicLanes] = {}
         self.queues: dict[int, deque[Lane]] = {}
+        self.queued = 0  # lanes in all of them
         self.by_age: deque[ProducerBatch] = deque()  # all that are not done, and some that are
         self._lingering: deque[tuple[float, ProducerBatch]] = deque()
         self._short: deque[Pending[None]] = deque()
@@ -76,10 +77,7 @@ class Accumulator:
         )
         self.add(batch)
         lane.open = batch
-        if not self._linger_ms:
-            self.enqueue(lane)
-            self.wants_turn = True
-        else:
+        if self._linger_ms:
             self.wants_turn |= not self._lingering
             self._lingering.append((now_ms + self._linger_ms, batch))
         return batch
@@ -87,7 +85,6 @@ class Accumulator:
     def add(self, batch: ProducerBatch) -> None:
         """At the end of its lane."""
         lane = batch.lane
-        self.seal(lane)
         self._last_number += 1
         batch.number = (self._last_number,)
         lane.waiting.append(batch)
@@ -118,6 +115,7 @@ class Accumulator:
             return
         node_id = self._cluster.leader_of(lane.topic, lane.partition)
         lane.queued_at = node_id
+        self.queued += 1
         queue = self.queues.get(node_id)
         if queue is None:
             queue = self.queues[node_id] = deque()
@@ -131,6 +129,7 @@ class Accumulator:
                 topic.grow(count)
         queued = [lane for queue in self.queues.values() for lane in queue]
         self.queues.clear()
+        self.queued = 0
         for lane in queued:
             lane.queued_at = None
             self.enqueue(lane)
@@ -139,6 +138,7 @@ class Accumulator:
         """Its leader is another one now."""
         if lane.queued_at is not None:
             self.queues[lane.queued_at].remove(lane)
+            self.queued -= 1
             lane.queued_at = None
         self.enqueue(lane)
 

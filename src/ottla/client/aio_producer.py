@@ -115,12 +115,14 @@ class AsyncProducer:
             key = as_bytes(key, "key")
         if timestamp_ms is None:
             timestamp_ms = wall_ms()
+        elif timestamp_ms < 0:
+            raise ValueError(f"a timestamp is milliseconds since 1970, not {timestamp_ms}")
         deadline_ms = 0.0
         while True:
             place = machine.append(
                 topic, value, key, headers, partition, timestamp_ms, on_delivery=on_delivery
             )
-            if machine.accumulator.wants_turn:
+            if machine.accumulator.wants_turn or machine.core.nodes.writable:
                 self._shell.turn()
                 # A caller that only sends would keep the loop from reading the answers.
                 await asyncio.sleep(0)

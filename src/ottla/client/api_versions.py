@@ -39,16 +39,16 @@ class BrokerVersions:
         self.ranges = ranges
         self.features = features
         self.features_epoch = features_epoch
-        self._chosen: dict[int, int] = {}
+        self._chosen: dict[tuple[int, int | None, int | None], int] = {}
 
     def choose(self, api_key: int, low: int | None = None, high: int | None = None) -> int:
         """The highest common version, within bounds of the request's own."""
-        if low is None and high is None:
-            chosen = self._chosen.get(api_key)
-            if chosen is None:
-                chosen = self._chosen[api_key] = self._choose(api_key, 0, 1 << 15)
-            return chosen
-        return self._choose(api_key, low or 0, 1 << 15 if high is None else high)
+        asked = (api_key, low, high)
+        chosen = self._chosen.get(asked)
+        if chosen is None:
+            chosen = self._choose(api_key, low or 0, 1 << 15 if high is None else high)
+            self._chosen[asked] = chosen
+        return chosen
 
     def _choose(self, api_key: int, low: int, high: int) -> int:
         name = api_keys.name_of(api_key)

@@ -24,6 +24,7 @@ from ottla.client.api_versions import BrokerVersions, versions_of
 from ottla.client.errors import ClientError, MalformedAnswerError, error_for
 from ottla.client.frames import FrameReader
 from ottla.protocol import api_keys, messages
+from ottla.protocol.api_keys import FIRST_FLEXIBLE_VERSION, NEVER_FLEXIBLE
 from ottla.protocol.error_codes import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.headers import read_response_header, request_header
 
@@ -47,11 +48,12 @@ class Request:
 
     __slots__ = (
         "api_key",
-        "correlation_id",
+        "correlation",
         "deadline_ms",
         "decode",
         "encode",
         "has_answer",
+        "has_tagged_answer",
         "settle",
         "version",
         "version_max",
@@ -79,15 +81,21 @@ class Request:
         self.version_max = version_max
         self.has_answer = has_answer
         self.version = -1
-        self.correlation_id = -1
+        self.correlation = b""  # its id on the wire
+        self.has_tagged_answer = False
+
+    def read_usual(self, frame: bytes | bytearray) -> bool:
+        """Whether this is the answer that nearly always comes, and was taken note of: then it is
+        settled with None. For requests that are too frequent for the codec."""
+        return False
 
 
 class Connection:
     __slots__ = (
         "_authentication",
         "_client_id",
+        "_headers",
         "_next_correlation_id",
-        "_outgoing",
         "frames",
         "host",
         "in_flight",
@@ -95,6 +103,8 @@ class Connection:
         "key",
         "muted_until_ms",
         "opened_ms",
+        "outgoing",
+        "outgoing_bytes",
         "port",
         "setup_deadline_ms",
         "state",
@@ -122,35 +132,35 @@ class Connection:
         self.opened_ms = 0.0
         self.transport: Any = None  # the shell's own
         self._client_id = client_id
+        self._headers: dict[tuple[int, int], tuple[bytes, bytes, bool]] = {}
         self._next_correlation_id = 0
-        self._outgoing: list[Buffer] = []
+        self.outgoing: list[Buffer] = []
+        self.outgoing_bytes = 0
         self._authentication: Any = None
 
     # ------------------------------------------------------------------------------- out
 
     def send(self, request: Request) -> None:
-        check(self.state != CLOSED, "a request on a closed connection")
         if self.state == READY:
             self._write(request)
         else:
+            check(self.state != CLOSED, "a request on a closed connection")
             self.waiting.append(request)
 
     def take_outgoing(self) -> list[Buffer]:
-        outgoing, self._outgoing = self._outgoing, []
+        outgoing, self.outgoing = self.outgoing, []
+        self.outgoing_bytes = 0
         return outgoing
-
-    @property
-    def has_outgoing(self) -> bool:
-        return bool(self._outgoing)
 
     def _write(self, request: Request) -> None:
         """Fails the request itself where the broker speaks no version that can say it."""
-        check(self.versions is not None, "versions are known when requests are written")
+        versions = self.versions
+        assert versions is not None
         try:
-            version = self.versions.choose(  # type: ignore[union-attr]
-                request.api_key, request.version_min, request.version_max
+            self._write_as(
+                request,
+                versions.choose(request.api_key, request.version_min, request.version_max),
             )
-            self._write_as(request, version)
         except OttlaError as error:
             request.settle(request, None, error)
 
@@ -159,16 +169,29 @@ class Connection:
         body = request.encode(version)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_ID_MAX
-        request.correlation_id = correlation_id
-        header = request_header(request.api_key, version, correlation_id, self._client_id)
-        size = len(header) + sum(map(len, body))
-        outgoing = self._outgoing
-        outgoing.append(size.to_bytes(4, "big") + header)
-        outgoing += body
+        request.correlation = correlation = correlation_id.to_bytes(4, "big")
+        parts = self._headers.get((request.api_key, version))
+        if parts is None:
+            parts = self._header_parts(request.api_key, version)
+        before, after, request.has_tagged_answer = parts
+        size = len(before) + 4 + len(after) + sum(map(len, body))
+        outgoing = self.outgoing
+        outgoing.append(b"".join((size.to_bytes(4, "big"), before, correlation, after, body[0])))
+        outgoing += body[1:]
+        self.outgoing_bytes += size + 4
         if request.has_answer:
             self.in_flight.append(request)
         else:
             request.settle(request, None, None)
+
+    def _header_parts(self, api_key: int, version: int) -> tuple[bytes, bytes, bool]:
+        """What stands in a request's header before and behind its correlation id, and whether the
+        header of its answer has tags."""
+        header = request_header(api_key, version, 0, self._client_id)
+        flexible = version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER_FLEXIBLE)
+        is_tagged = flexible and api_key != api_keys.API_VERSIONS
+        parts = self._headers[api_key, version] = header[:4], header[8:], is_tagged
+        return parts
 
     # -------------------------------------------------------------------------------- in
 
@@ -218,21 +241,26 @@ class Connection:
         if not self.in_flight:
             raise MalformedAnswerError("an answer that nobody asked for")
         request = self.in_flight[0]
-        view = memoryview(frame)
-        try:
-            correlation_id, position = read_response_header(request.api_key, request.version, view)
-            if correlation_id != request.correlation_id:
-                raise MalformedAnswerError(
-                    f"an answer to {correlation_id} where {request.correlation_id} was next"
-                )
-            if request.decode is not None:
-                answer = request.decode(request.version, view[position:])
-            else:
-                answer = messages.decode_response(request.api_key, request.version, view[position:])
-        except MalformedRequest as cause:
-            raise MalformedAnswerError(str(cause)) from cause
+        if frame[:4] != request.correlation:
+            raise MalformedAnswerError(
+                f"an answer to {frame[:4].hex()} where {request.correlation.hex()} was next"
+            )
+        answer = None if request.read_usual(frame) else self._decode(request, frame)
         self.in_flight.popleft()
         request.settle(request, answer, None)
+
+    def _decode(self, request: Request, frame: bytes | bytearray) -> Any:
+        view = memoryview(frame)
+        try:
+            if request.has_tagged_answer and len(frame) > 4 and frame[4] == 0:
+                position = 5  # room for tags, and none
+            else:
+                _, position = read_response_header(request.api_key, request.version, view)
+            if request.decode is not None:
+                return request.decode(request.version, view[position:])
+            return messages.decode_response(request.api_key, request.version, view[position:])
+        except MalformedRequest as cause:
+            raise MalformedAnswerError(str(cause)) from cause
 
     def on_closed(self, error: ClientError) -> None:
         """Fails everything that waits, in the order in which it was asked."""
@@ -240,17 +268,18 @@ class Connection:
         unanswered = [*self.in_flight, *self.waiting]
         self.in_flight.clear()
         self.waiting.clear()
-        self._outgoing.clear()
+        self.outgoing.clear()
         for request in unanswered:
             request.settle(request, None, error)
 
     def next_deadline_ms(self) -> float | None:
         """When the first of the requests that wait has waited too long."""
-        deadlines = [request.deadline_ms for request in self.in_flight]
-        deadlines += [request.deadline_ms for request in self.waiting]
-        if self.state in (OPENING, INTRODUCING):
-            deadlines.append(self.setup_deadline_ms)
-        return min(deadlines, default=None)
+        if self.state == READY:
+            if len(self.in_flight) < 2:
+                return self.in_flight[0].deadline_ms if self.in_flight else None
+            return min(request.deadline_ms for request in self.in_flight)
+        deadlines = [request.deadline_ms for request in self.waiting]
+        return min([self.setup_deadline_ms, *deadlines])
 
 
 def _decode_versions(version: int, body: Buffer) -> Any:

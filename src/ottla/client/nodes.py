@@ -53,6 +53,8 @@ class Nodes:
         self.on_lost: Callable[[Connection, ClientError], None] = lambda connection, error: None
         self.on_ready: Callable[[Connection], None] = lambda connection: None
         self.requests_sent = 0
+        # The first deadline among requests since a shell last asked for the next one of all.
+        self.earliest_sent_ms = float("inf")
         self.connections_opened = 0
 
     # --------------------------------------------------------------------------- questions
@@ -112,7 +114,8 @@ class Nodes:
         connection.used_ms = now_ms
         connection.send(request)
         self.requests_sent += 1
-        if connection.has_outgoing:
+        self.earliest_sent_ms = min(self.earliest_sent_ms, request.deadline_ms)
+        if connection.outgoing:
             self.writable.append(connection)
 
     def close(self, connection: Connection, error: ClientError) -> None:
@@ -145,7 +148,7 @@ class Nodes:
         if not was_ready and connection.state == READY:
             self._patience.pop(connection.key, None)
             self.on_ready(connection)
-        if connection.has_outgoing:
+        if connection.outgoing:
             self.writable.append(connection)
 
     def on_lost_socket(self, connection: Connection, reason: str, now_ms: float) -> None:

@@ -1,9 +1,10 @@
 """Drives a core with sockets and one background thread, for callers that block.
 
 Owns the sockets, the thread and the lock. The core is only ever touched with the lock held. The
-thread waits for sockets and deadlines; a caller's thread may write to a socket itself, so that what
-it sends needs no other thread to wake up first. Only the background thread opens connections
-(looking up a name blocks) and runs users' callbacks, and it does both without the lock.
+thread waits for sockets and deadlines; a caller's thread may write to a socket itself, and while it
+waits for an answer it may read from it (`drive`), so that a question and its answer need no other
+thread to wake up. Only the background thread opens connections (looking up a name blocks) and runs
+users' callbacks, and it does both without the lock.
 
 Always holds: after `close` there is neither thread nor socket.
 """
@@ -11,11 +12,12 @@ Always holds: after `close` there is neither thread nor socket.
 from __future__ import annotations
 
 import logging
-import selectors
+import select
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ottla.base.errors import InvariantError
@@ -25,27 +27,18 @@ from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
 from ottla.client.errors import ClosedError, TimedOutError
 from ottla.client.pending import Cancelled, Pending
+from ottla.client.plain_link import HOVER_MS, PARK_MS, UNWATCHED, Link
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.client")
 
-_BUFFERS_MAX = 512  # of one sendmsg; the kernel takes 1,024
-_FOREVER_MS = float("inf")
-_READ = selectors.EVENT_READ
-_READ_WRITE = selectors.EVENT_READ | selectors.EVENT_WRITE
-
-
-class _Link:
-    """A connection's socket and the bytes that it has not taken yet."""
-
-    __slots__ = ("addresses", "events", "is_open", "sock", "unsent")
-
-    def __init__(self, sock: socket.socket, addresses: list[Any]) -> None:
-        self.sock = sock
-        self.addresses = addresses  # other addresses of the same name, to be tried
-        self.is_open = False
-        self.events = 0
-        self.unsent: deque[memoryview] = deque()
+# Of one sendmsg; the kernel takes 1,024.
+_BUFFERS_MAX = 512
+# Up to here one buffer is sent sooner than several, with the time to join them.
+_JOINED_BYTES_MAX = 4096
+# It looks up now and then by itself, lest each request with its time-out, the earliest of them all
+# when there is no other, had to wake it.
+_SLEEP_MS_MAX = 5_000.0
 
 
 class PlainShell:
@@ -53,13 +46,15 @@ class PlainShell:
         self.core = core
         self.lock = threading.Lock()
         self._name = name
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._watched: dict[int, Connection] = {}
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self._selector.register(self._wake_out, _READ, None)
+        self._epoll.register(self._wake_out.fileno(), select.EPOLLIN)
         self._sleeps_until_ms = 0.0  # 0 while the thread is awake and will look again by itself
         self._callbacks: deque[Callable[[], None]] = deque()
+        self._parked: set[Connection] = set()  # which callers' threads read by themselves
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -91,11 +86,12 @@ class PlainShell:
         while nodes.writable or nodes.closing:
             self._write_and_close()
         if self._sleeps_until_ms:
-            deadline_ms = self.core.next_deadline_ms()
+            timer_ms = self.core.timers.next_deadline_ms()
             if (
                 nodes.opening
                 or self._callbacks
-                or (deadline_ms is not None and deadline_ms < self._sleeps_until_ms)
+                or nodes.earliest_sent_ms < self._sleeps_until_ms
+                or (timer_ms is not None and timer_ms < self._sleeps_until_ms)
             ):
                 self.wake()
 
@@ -133,6 +129,76 @@ class PlainShell:
         except Cancelled as cancelled:
             raise ClosedError("the client was closed meanwhile") from cancelled
 
+    def drive(self, connection: Connection, is_done: Callable[[], bool], until_ms: float) -> None:
+        """With the lock: reads from a connection in this thread until something is done.
+
+        Gives up where the connection ends or another thread reads from it already: then waiting
+        in the ordinary way is left. The lock is free while there is nothing to read.
+        """
+        link: Link | None = connection.transport
+        if link is None or not link.is_open or link.is_driven or link.unsent:
+            return
+        link.is_driven = True
+        self._watch(connection, link)
+        try:
+            while connection.transport is link:
+                # On a machine with few processors the answer is often there by now.
+                if self.read(connection):
+                    self.carry_out()
+                    if is_done():
+                        return
+                patience_ms = until_ms - monotonic_ms()
+                if patience_ms <= 0 or connection.transport is not link:
+                    return
+                self.lock.release()
+                try:
+                    link.poll.poll(min(patience_ms, _SLEEP_MS_MAX))
+                finally:
+                    self.lock.acquire()
+        finally:
+            link.is_driven = False
+            if link.is_dropped:
+                link.sock.close()
+            else:
+                self._note_reader(connection, link, monotonic_ms())
+                if connection.in_flight:
+                    self._watch(connection, link)
+
+    def pump(self) -> None:
+        """With the lock, by a caller that sends a lot: takes the answers that are there already."""
+        now_ms = monotonic_ms()
+        for connection in list(self.core.nodes.connections.values()):
+            link: Link | None = connection.transport
+            if link is None or not link.is_open or link.is_driven:
+                continue
+            if connection.in_flight:
+                self._note_reader(connection, link, now_ms)
+                self.read(connection)
+            elif now_ms - connection.used_ms < HOVER_MS:
+                self._note_reader(connection, link, now_ms)
+
+    def _note_reader(self, connection: Connection, link: Link, now_ms: float) -> None:
+        """A caller's thread has looked at this socket. One that does so all the time is left alone
+        with it: a background thread that wakes up for every answer would only be in its way."""
+        if now_ms - link.caller_ms < HOVER_MS and connection not in self._parked:
+            if not self._parked:
+                self.wake()  # to look after it from now on
+            self._parked.add(connection)
+            self._watch(connection, link)
+        link.caller_ms = now_ms
+
+    def _review_parked(self) -> None:
+        """Answers that the caller has not come for are the thread's business again."""
+        now_ms = monotonic_ms()
+        for connection in list(self._parked):
+            link: Link | None = connection.transport
+            if link is None:
+                self._parked.discard(connection)
+            elif not link.is_driven and now_ms - link.caller_ms >= HOVER_MS:
+                if connection.in_flight or now_ms - link.caller_ms >= PARK_MS:
+                    self._parked.discard(connection)
+                    self._watch(connection, link)
+
     def later(self, callback: Callable[[], None]) -> None:
         """With the lock: lets the background thread call it, without the lock, in this order."""
         self._callbacks.append(callback)
@@ -148,7 +214,7 @@ class PlainShell:
                 raise
 
     def check_thread(self) -> None:
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._thread.ident:
             raise InvariantError(
                 "a callback must not wait for the client that calls it: it would wait for itself"
             )
@@ -182,11 +248,13 @@ class PlainShell:
             self.core.now_ms = monotonic_ms()
             self.carry_out()
             timeout_s = self._timeout_s()
-        events = self._selector.select(timeout_s)
+        events = self._epoll.poll(timeout_s)
         with self.lock:
             self._sleeps_until_ms = 0.0
-            for key, mask in events:
-                self._on_event(key.data, mask)
+            if self._parked:
+                self._review_parked()
+            for fd, mask in events:
+                self._on_event(self._watched.get(fd), fd, mask)
             now_ms = monotonic_ms()
             deadline_ms = self.core.next_deadline_ms()
             if deadline_ms is not None and deadline_ms <= now_ms:
@@ -194,13 +262,14 @@ class PlainShell:
             self.carry_out()
         self._run_callbacks()
 
-    def _timeout_s(self) -> float | None:
+    def _timeout_s(self) -> float:
         if self.core.nodes.opening or self._callbacks or self._ending:
             return 0.0
-        deadline_ms = self.core.next_deadline_ms()
-        if deadline_ms is None:
-            self._sleeps_until_ms = _FOREVER_MS
-            return None
+        deadline_ms = self.core.now_ms + (HOVER_MS if self._parked else _SLEEP_MS_MAX)
+        self.core.nodes.earliest_sent_ms = float("inf")
+        first_ms = self.core.next_deadline_ms()
+        if first_ms is not None and first_ms < deadline_ms:
+            deadline_ms = first_ms
         self._sleeps_until_ms = deadline_ms
         # Not a moment too early: a poll that ends before the deadline would spin until it.
         return max(0.0, deadline_ms - self.core.now_ms + 0.1) / 1000.0
@@ -214,21 +283,25 @@ class PlainShell:
             except Exception:
                 logger.exception("a callback of the application failed")
 
-    def _on_event(self, connection: Connection | None, mask: int) -> None:
+    def _on_event(self, connection: Connection | None, fd: int, mask: int) -> None:
         if connection is None:
-            self._drain_wake_ups()
+            if fd == self._wake_out.fileno():
+                self._drain_wake_ups()
             return
-        link: _Link | None = connection.transport
+        link: Link | None = connection.transport
         if link is None or connection.state == CLOSED:
             return  # closed by an event before this one, or by a caller
         if not link.is_open:
             self._on_connect_result(connection, link)
             return
-        if mask & selectors.EVENT_WRITE:
+        if mask & select.EPOLLOUT:
             self._write(connection)
             self.core.end_turn()
-        if mask & _READ and connection.transport is not None:
-            self.read(connection)
+        if mask & ~select.EPOLLOUT and connection.transport is not None:
+            if link.is_driven:
+                self._ignore(link)  # whoever reads will see it
+            else:
+                self.read(connection)
 
     def _drain_wake_ups(self) -> None:
         try:
@@ -264,9 +337,9 @@ class PlainShell:
                 reason = str(error)
                 continue
             code = sock.connect_ex(address)
-            link = _Link(sock, addresses)
+            link = Link(sock, addresses)
             connection.transport = link
-            self._watch(connection, link, _READ_WRITE)
+            self._watch(connection, link)
             if code == 0:
                 self._on_connect_result(connection, link)
             return
@@ -280,22 +353,31 @@ class PlainShell:
         if settings.receive_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
 
-    def _on_connect_result(self, connection: Connection, link: _Link) -> None:
+    def _on_connect_result(self, connection: Connection, link: Link) -> None:
         code = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code != 0:
             self._drop_socket(connection)
             self._try_next(connection, link.addresses, f"error {code} from connect")
             return
         link.is_open = True
-        self._watch(connection, link, _READ)
+        self._watch(connection, link)
         self.core.on_open(connection, monotonic_ms())
 
-    def _watch(self, connection: Connection, link: _Link, events: int) -> None:
-        if link.events == 0:
-            self._selector.register(link.sock, events, connection)
-        elif link.events != events:
-            self._selector.modify(link.sock, events, connection)
+    def _watch(self, connection: Connection, link: Link) -> None:
+        """Lets the thread hear of what it needs to know of this socket now."""
+        events = link.wanted_events(is_parked=connection in self._parked)
+        if link.events == events:
+            return
+        if link.events == UNWATCHED:
+            self._watched[link.fd] = connection
+            self._epoll.register(link.fd, events)
+        else:
+            self._epoll.modify(link.fd, events)
         link.events = events
+
+    def _ignore(self, link: Link) -> None:
+        self._epoll.modify(link.fd, 0)
+        link.events = 0
 
     def _write_and_close(self) -> None:
         nodes = self.core.nodes
@@ -307,25 +389,33 @@ class PlainShell:
             self._drop_socket(connection)
 
     def _write(self, connection: Connection) -> None:
-        link: _Link | None = connection.transport
+        link: Link | None = connection.transport
         if link is None or not link.is_open:
             return
+        size = connection.outgoing_bytes
         outgoing: list[Buffer] = connection.take_outgoing()
         if outgoing and not link.unsent:
             # What goes out at once, which is nearly always all of it, is never queued.
             try:
-                sent = link.sock.sendmsg(outgoing[:_BUFFERS_MAX])
+                if size < _JOINED_BYTES_MAX:
+                    sent = link.sock.send(b"".join(outgoing))
+                else:
+                    sent = link.sock.sendmsg(outgoing[:_BUFFERS_MAX])
             except BlockingIOError:
                 sent = 0
             except OSError as error:
                 self.core.on_lost(connection, str(error), monotonic_ms())
+                return
+            if sent == size:
+                if connection not in self._parked:
+                    self._watch(connection, link)
                 return
             outgoing = _after(outgoing, sent)
         if outgoing or link.unsent:
             link.unsent.extend(map(memoryview, outgoing))
             self._write_queued(connection, link)
 
-    def _write_queued(self, connection: Connection, link: _Link) -> None:
+    def _write_queued(self, connection: Connection, link: Link) -> None:
         unsent = link.unsent
         while unsent:
             try:
@@ -340,37 +430,47 @@ class PlainShell:
             else:
                 unsent[0] = unsent[0][sent:]
         connection.is_congested = bool(unsent)
-        self._watch(connection, link, _READ_WRITE if unsent else _READ)
+        self._watch(connection, link)
 
-    def read(self, connection: Connection) -> None:
-        """With the lock: takes what the socket has and gives it to the core."""
-        link: _Link = connection.transport
+    def read(self, connection: Connection) -> bool:
+        """With the lock: takes what the socket has and gives it to the core; False if nothing."""
+        link: Link = connection.transport
         try:
             count = link.sock.recv_into(connection.frames.buffer())
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self.core.on_lost(connection, str(error), monotonic_ms())
-            return
+            return True
         if count == 0:
             self.core.on_lost(connection, "the broker closed it", monotonic_ms())
         else:
             self.core.on_received(connection, count, monotonic_ms())
+        return True
 
     def _drop_socket(self, connection: Connection) -> None:
-        link: _Link | None = connection.transport
+        link: Link | None = connection.transport
         if link is None:
             return
         connection.transport = None
-        if link.events:
-            self._selector.unregister(link.sock)
-        link.sock.close()
+        self._parked.discard(connection)
+        if link.events != UNWATCHED:
+            del self._watched[link.fd]
+            self._epoll.unregister(link.fd)
+            link.events = UNWATCHED
+        if link.is_driven:
+            # Somebody waits on it without the lock: wakes up by this, and closes it.
+            link.is_dropped = True
+            with suppress(OSError):
+                link.sock.shutdown(socket.SHUT_RDWR)
+        else:
+            link.sock.close()
 
     def _release(self) -> None:
         self.core.close()
         while self.core.nodes.writable or self.core.nodes.closing:
             self._write_and_close()
-        self._selector.close()
+        self._epoll.close()
         self._wake_in.close()
         self._wake_out.close()
 

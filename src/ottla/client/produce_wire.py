@@ -1,7 +1,7 @@
 """Produce as a client says it: the request around batches that are bytes already, and its answer.
 
 The counterpart of `protocol.produce`. The batches themselves are never copied: a request is a list
-of buffers. The usual answer, one partition that worked, is read by hand; any other by the codec.
+of buffers. `produce_request` has the short way of a single batch.
 """
 
 from __future__ import annotations
@@ -15,20 +15,15 @@ from ottla.base.errors import check
 from ottla.base.ports import Buffer
 from ottla.protocol import messages
 from ottla.protocol.api_keys import PRODUCE
-from ottla.protocol.error_codes import NONE
-from ottla.protocol.primitives import compact_string, legacy_string, uuid_of, uvarint
+from ottla.protocol.primitives import compact_string, legacy_string, uvarint
 
 FIRST_WITH_TOPIC_ID = 13
-_FIRST_FLEXIBLE = 9
+FIRST_FLEXIBLE = 9
 
 _pack_acks_timeout = struct.Struct(">hi").pack
 _pack_acks_timeout_count = struct.Struct(">hii").pack
 _pack_int = struct.Struct(">i").pack
 _pack_index_length = struct.Struct(">ii").pack
-# From the count of partitions on: one partition, its fields, nothing wrong, no tags; the topic's
-# tags, the throttle time, the answer's tags.
-_read_usual = struct.Struct(">BihqqqBBBBiB").unpack_from
-_USUAL_BYTES = 1 + 4 + 2 + 24 + 4 + 4 + 1
 
 TopicKey = str | uuid.UUID
 Batches = Mapping[str, Sequence[tuple[int, Buffer]]]
@@ -58,7 +53,7 @@ def encode_produce(
     acks: int,
     timeout_ms: int,
 ) -> list[Buffer]:
-    if version < _FIRST_FLEXIBLE:
+    if version < FIRST_FLEXIBLE:
         return _encode_legacy(batches, transactional_id, acks, timeout_ms)
     parts: list[Buffer] = []
     head = (
@@ -94,10 +89,6 @@ def _encode_legacy(
 
 
 def decode_produce(version: int, body: Buffer) -> ProduceAnswer:
-    if version >= _FIRST_FLEXIBLE:
-        usual = _decode_usual(version, bytes(body))
-        if usual is not None:
-            return usual
     answer = messages.decode_response(PRODUCE, version, body)
     partitions: dict[tuple[TopicKey, int], PartitionAnswer] = {}
     for topic in answer.responses:
@@ -118,19 +109,3 @@ def decode_produce(version: int, body: Buffer) -> ProduceAnswer:
         (one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints or ()
     )
     return ProduceAnswer(partitions, answer.throttle_time_ms, endpoints)
-
-
-def _decode_usual(version: int, body: bytes) -> ProduceAnswer | None:
-    """One topic, one partition, no error; None if it is anything else."""
-    if len(body) < 2 or body[0] != 2:
-        return None
-    begin = 17 if version >= FIRST_WITH_TOPIC_ID else 1 + body[1]
-    if len(body) != begin + _USUAL_BYTES:
-        return None  # which a name too long for one byte of length never has
-    count, index, code, base, time_ms, _, errors, message, tags, more, throttle_ms, rest = (
-        _read_usual(body, begin)
-    )
-    if (count, code, errors, message, tags, more, rest) != (2, NONE, 1, 0, 0, 0, 0):
-        return None
-    key: TopicKey = body[2:begin].decode() if version < FIRST_WITH_TOPIC_ID else uuid_of(body[1:17])
-    return ProduceAnswer({(key, index): PartitionAnswer(NONE, base, time_ms)}, throttle_ms)

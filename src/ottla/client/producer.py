@@ -32,6 +32,7 @@ from ottla.client.settings import read_settings
 from ottla.client.transactions import NEW, PreparedTransaction
 
 _CLOSE_TIMEOUT_S = 60.0
+_FOREVER_MS = float("inf")
 
 
 class Delivery:
@@ -52,8 +53,11 @@ class Delivery:
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Where the record is; raises why it is nowhere, or TimedOutError while nobody knows."""
-        self._wait(timeout_s)
-        batch, index = place_of(self._batch, self._index)
+        batch, index = self._batch, self._index
+        if not batch.done:
+            self._wait(timeout_s)
+            if batch.parts is not None:
+                batch, index = place_of(batch, index)
         metadata, error = outcome_of(batch, index, self._timestamp_ms)
         if error is not None:
             raise error
@@ -63,24 +67,29 @@ class Delivery:
     get = result
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        self._wait(timeout_s)
+        if not self.done():
+            self._wait(timeout_s)
         return place_of(self._batch, self._index)[0].error
 
     def _wait(self, timeout_s: float | None) -> None:
-        if self.done():
-            return
         shell = self._shell
         shell.check_thread()
-        signal = threading.Lock()
-        signal.acquire()
+        until_ms = _FOREVER_MS if timeout_s is None else monotonic_ms() + timeout_s * 1000
         with shell.lock:
             batch, index = place_of(self._batch, self._index)
+            if batch.on_wire and not batch.done:
+                assert batch.connection is not None
+                shell.drive(batch.connection, lambda: batch.done or not batch.on_wire, until_ms)
+                batch, index = place_of(batch, index)
             if batch.done:
                 return
+            signal = threading.Lock()
+            signal.acquire()
             if batch.waiters is None:
                 batch.waiters = []
             batch.waiters.append((index, signal.release))
-        if not signal.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0)):
+        left_s = -1 if timeout_s is None else max(0.0, until_ms - monotonic_ms()) / 1000
+        if not signal.acquire(timeout=left_s):
             raise TimedOutError(f"no acknowledgement within {timeout_s:g} s; it may still come")
 
 
@@ -144,12 +153,17 @@ class Producer:
             key = as_bytes(key, "key")
         if timestamp_ms is None:
             timestamp_ms = wall_ms()
+        elif timestamp_ms < 0:
+            raise ValueError(f"a timestamp is milliseconds since 1970, not {timestamp_ms}")
         with shell.lock:
             place = machine.append(
                 topic, value, key, headers, partition, timestamp_ms, on_delivery=on_delivery
             )
             if machine.accumulator.wants_turn:
+                shell.pump()
                 shell.turn()
+            elif machine.core.nodes.writable:
+                shell.carry_out()
         if place is None:
             record = (topic, value, key, headers, partition, timestamp_ms)
             place = self._send_when_possible(record, on_delivery)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from ottla.base.errors import OttlaError, check
+from ottla.base.errors import InvariantError, OttlaError, check
 from ottla.base.ports import Buffer
 from ottla.client.delivery import outcome_of
 from ottla.records.batch_header import (
@@ -36,6 +36,7 @@ from ottla.records.crc32c import crc32c
 from ottla.records.varints import varint
 
 if TYPE_CHECKING:
+    from ottla.client.connection import Connection
     from ottla.client.lanes import Lane
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -57,35 +58,34 @@ def load_varints() -> None:
 
 
 class ProducerBatch:
-    __slots__ = (
-        "append_time_ms",
-        "attempts",
-        "base_offset",
-        "base_timestamp",
-        "bytes_max",
-        "callbacks",
-        "charged_bytes",
-        "count",
-        "created_ms",
-        "deadline_ms",
-        "done",
-        "encoded",
-        "epoch",
-        "error",
-        "is_sealed",
-        "is_transactional",
-        "lane",
-        "max_timestamp",
-        "may_be_stored",
-        "number",
-        "on_wire",
-        "ordinal",
-        "parts",
-        "producer_id",
-        "records",
-        "sequence",
-        "waiters",
-    )
+    # Most of a batch's fields keep these values for most of its life; an instance that begins with
+    # few of its own is made in half the time.
+    count = 0
+    base_timestamp = 0
+    max_timestamp = -(1 << 63)  # older than any that can be said
+    _time_part = b""  # of the latest record
+    number: tuple[int, ...] = ()  # in the order of beginning; a part has its whole's in front
+    charged_bytes = 0  # of buffer.memory
+    is_sealed = False
+    encoded: bytearray | None = None
+    is_transactional = False
+    producer_id = -1
+    epoch = -1
+    sequence = NO_SEQUENCE
+    ordinal = 0  # in the row of numbered batches of its lane
+    attempts = 0
+    connection: Connection | None = None  # on which it was last sent
+    on_wire = False
+    # Whether an attempt ended without an answer: then it may be in the log, until a broker that
+    # would know says that it is not.
+    may_be_stored = False
+    done = False
+    base_offset = -1
+    append_time_ms = -1
+    error: OttlaError | None = None
+    parts: list[ProducerBatch] | None = None
+    callbacks: list[tuple[int, int, DeliveryCallback]] | None = None
+    waiters: list[tuple[int, Callable[[], None]]] | None = None
 
     def __init__(self, lane: Lane, bytes_max: int, created_ms: float, deadline_ms: float) -> None:
         self.lane = lane
@@ -93,31 +93,6 @@ class ProducerBatch:
         self.created_ms = created_ms
         self.deadline_ms = deadline_ms
         self.records = bytearray(_EMPTY_HEADER)
-        self.count = 0
-        self.base_timestamp = 0
-        self.max_timestamp = -1
-        # In the order in which batches began; a part has its whole's and its own behind it.
-        self.number: tuple[int, ...] = ()
-        self.charged_bytes = 0  # of buffer.memory
-        self.is_sealed = False
-        self.encoded: Buffer | None = None
-        self.is_transactional = False
-        self.producer_id = -1
-        self.epoch = -1
-        self.sequence = NO_SEQUENCE
-        self.ordinal = 0  # in the row of numbered batches of its lane
-        self.attempts = 0
-        self.on_wire = False
-        # Whether an attempt ended without an answer: then it may be in the log, until a broker
-        # that would know says that it is not.
-        self.may_be_stored = False
-        self.done = False
-        self.base_offset = -1
-        self.append_time_ms = -1
-        self.error: OttlaError | None = None
-        self.parts: list[ProducerBatch] | None = None
-        self.callbacks: list[tuple[int, int, DeliveryCallback]] | None = None
-        self.waiters: list[tuple[int, Callable[[], None]]] | None = None
 
     # ------------------------------------------------------------------------------- records
 
@@ -126,53 +101,40 @@ class ProducerBatch:
     ) -> int:
         """The record's index, or -1 where there is no room for it."""
         table, records, count = _varints, self.records, self.count
-        if count:
-            delta = timestamp_ms - self.base_timestamp
+        if timestamp_ms == self.max_timestamp:
+            time_part = self._time_part  # nearly always: many records come in a millisecond
         else:
-            self.base_timestamp = timestamp_ms
-            delta = 0
-        time_part = table[delta] if 0 <= delta < _TABLE_SIZE else varint(delta)
+            time_part = self._part_of_time(timestamp_ms)
         index_part = table[count] if count < _TABLE_SIZE else varint(count)
         if value is None:
-            value, value_part = b"", b"\1"
+            value, value_part, value_size = b"", b"\1", 0
         else:
-            size = len(value)
-            value_part = table[size] if size < _TABLE_SIZE else varint(size)
-        if key is None:
-            key, key_part = b"", b"\1"
+            value_size = len(value)
+            value_part = table[value_size] if value_size < _TABLE_SIZE else varint(value_size)
+        if key is None and not headers:
+            size = 3 + len(time_part) + len(index_part) + len(value_part) + value_size
+            parts = (b"\0", time_part, index_part, b"\1", value_part, value, b"\0")
         else:
-            size = len(key)
-            key_part = table[size] if size < _TABLE_SIZE else varint(size)
-        headers_part = b"\0" if not headers else _encode_headers(headers)
-        size = (
-            1
-            + len(time_part)
-            + len(index_part)
-            + len(key_part)
-            + len(key)
-            + len(value_part)
-            + len(value)
-            + len(headers_part)
-        )
+            key_part = b"\1" if key is None else varint(len(key)) + key
+            headers_part = b"\0" if not headers else _encode_headers(headers)
+            parts = (b"\0", time_part, index_part, key_part, value_part, value, headers_part)
+            size = sum(map(len, parts))
         size_part = table[size] if size < _TABLE_SIZE else varint(size)
         if count and len(records) + len(size_part) + size > self.bytes_max:
             return -1
-        records += b"".join(
-            (
-                size_part,
-                b"\0",
-                time_part,
-                index_part,
-                key_part,
-                key,
-                value_part,
-                value,
-                headers_part,
-            )
-        )
-        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        records += size_part
+        records += b"".join(parts)
         self.count = count + 1
+        if timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+            self._time_part = time_part
         return count
+
+    def _part_of_time(self, timestamp_ms: int) -> bytes:
+        if not self.count:
+            self.base_timestamp = timestamp_ms
+        delta = timestamp_ms - self.base_timestamp
+        return _varints[delta] if 0 <= delta < _TABLE_SIZE else varint(delta)
 
     @classmethod
     def of_encoded(
@@ -203,18 +165,17 @@ class ProducerBatch:
     def encode(self, codec: int, level: int | None) -> None:
         """Makes it ready for the wire with the numbers that it has now; again after new ones."""
         self.is_sealed = True
-        if self.encoded is None:
-            if codec == NONE:
-                self.encoded = self.records
-            else:
-                packed = compress(codec, memoryview(self.records)[HEADER_SIZE:], level)
-                self.encoded = bytearray(_EMPTY_HEADER)
-                self.encoded += packed
+        encoded = self.encoded
+        if encoded is None:
+            encoded = self.records
+            if codec != NONE:
+                packed = compress(codec, memoryview(encoded)[HEADER_SIZE:], level)
+                encoded = bytearray(_EMPTY_HEADER)
+                encoded += packed
+            self.encoded = encoded
             attributes = codec
         else:
-            attributes = read_header(self.encoded)[ATTRIBUTES] & ~TRANSACTIONAL_MASK
-        encoded = self.encoded
-        assert isinstance(encoded, bytearray)
+            attributes = read_header(encoded)[ATTRIBUTES] & ~TRANSACTIONAL_MASK
         HEADER.pack_into(
             encoded,
             0,
@@ -293,11 +254,14 @@ class ProducerBatch:
         self._finish()
 
     def _finish(self) -> None:
-        check(not self.done, "a batch is done once")
+        if self.done:
+            raise InvariantError("a batch is done once")
         self.done = True
-        waiters, self.waiters = self.waiters, None
-        for _, waiter in waiters or ():
-            waiter()
+        waiters = self.waiters
+        if waiters is not None:
+            self.waiters = None
+            for _, waiter in waiters:
+                waiter()
 
     def call_back(self, index: int, timestamp_ms: int, callback: DeliveryCallback) -> None:
         """A user's function is to be told of this record's outcome."""
@@ -309,6 +273,7 @@ class ProducerBatch:
         """Nobody needs its bytes any more; handles of its records may live on."""
         self.records = bytearray()
         self.encoded = None
+        self.connection = None
 
     def run_callbacks(self) -> None:
         """Users' own, in the order of the records; called without the lock."""

@@ -72,6 +72,7 @@ class ProducerMachine:
         core.metadata.listeners.append(self.accumulator.on_metadata)
         core.turn_ends.append(self.sender.on_turn_end)
         self._size_max = min(settings.max_request_size, settings.buffer_memory)
+        self._is_hasty = settings.linger_ms == 0
         self.is_closing = False
 
     # -------------------------------------------------------------------------------- records
@@ -95,9 +96,12 @@ class ProducerMachine:
         if lanes is None or self.is_closing:
             self._check_open()
             return None
-        size = _RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
-        if headers:
-            size += _size_of(headers)
+        size = (
+            _RECORD_OVERHEAD
+            + (len(value) if value else 0)
+            + (len(key) if key else 0)
+            + (_size_of(headers) if headers else 0)
+        )
         if accumulator.used_bytes + size > accumulator.buffer_memory or size > self._size_max:
             self._check_size(topic, size)
             return None
@@ -108,15 +112,20 @@ class ProducerMachine:
         else:
             return None
         batch = lane.open
+        is_new = False
         if batch is None or (index := batch.append(timestamp_ms, key, value, headers)) < 0:
-            if batch is not None and partition is None:
-                lane = self._elsewhere(lanes, lane, key)
+            if batch is not None:
+                lane = self._elsewhere(lanes, lane, key, partition)
             batch = self._batch_for(lane, size)
             index = batch.append(timestamp_ms, key, value, headers)
+            is_new = index == 0
         accumulator.used_bytes += size
         batch.charged_bytes += size
         if on_delivery is not None:
             batch.call_back(index, timestamp_ms, on_delivery)
+        if is_new and self._is_hasty and not self.sender.send_at_once(batch):
+            accumulator.enqueue(lane)
+            accumulator.wants_turn = True
         return batch, index
 
     def _check_open(self) -> None:
@@ -131,18 +140,33 @@ class ProducerMachine:
                 f"more than max.request.size or buffer.memory ({self._size_max}) here",
             )
 
-    def _elsewhere(self, lanes: TopicLanes, full: Lane, key: bytes | None) -> Lane:
+    def _elsewhere(
+        self, lanes: TopicLanes, full: Lane, key: bytes | None, partition: int | None
+    ) -> Lane:
         """The lane in which a record goes on whose batch is full."""
-        if not self._partitioner.chooses_freely(key):
+        self._send_full(full)
+        if partition is not None or not self._partitioner.chooses_freely(key):
             return full
-        self.accumulator.seal(full)
         return lanes.lanes[self._partitioner.draw(lanes)]
 
     def _batch_for(self, lane: Lane, size: int) -> ProducerBatch:
         batch = lane.open
         if batch is None or batch.bytes_max - len(batch.records) < size:
+            self._send_full(lane)
             return self._new_batch(lane, size)
         return batch
+
+    def _send_full(self, lane: Lane) -> None:
+        """The open batch is full: it goes now, if it can."""
+        batch = lane.open
+        if batch is None:
+            return
+        lane.open = None
+        batch.is_sealed = True
+        self.core.now_ms = self._monotonic_ms()
+        if not self.sender.send_at_once(batch):
+            self.accumulator.enqueue(lane)
+            self.accumulator.wants_turn = True
 
     def _new_batch(self, lane: Lane, size: int) -> ProducerBatch:
         self.core.now_ms = now_ms = self._monotonic_ms()
@@ -173,6 +197,7 @@ class ProducerMachine:
         )
         batch.charged_bytes = size
         accumulator.used_bytes += size
+        accumulator.seal(lane)
         accumulator.add(batch)
         accumulator.enqueue(lane)
         accumulator.wants_turn = True

@@ -13,13 +13,13 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from ottla.base.errors import OttlaError
 from ottla.client.accumulator import Accumulator
 from ottla.client.backoff import backoff_ms
 from ottla.client.cluster import NO_LEADER, Broker
-from ottla.client.connection import Request
+from ottla.client.connection import READY
 from ottla.client.core import Core
 from ottla.client.errors import (
     ClientError,
@@ -30,19 +30,13 @@ from ottla.client.errors import (
 )
 from ottla.client.lanes import Lane
 from ottla.client.nodes import DATA
-from ottla.client.produce_wire import (
-    FIRST_WITH_TOPIC_ID,
-    PartitionAnswer,
-    ProduceAnswer,
-    decode_produce,
-    encode_produce,
-)
+from ottla.client.produce_request import ProduceRequest, Wording
+from ottla.client.produce_wire import FIRST_WITH_TOPIC_ID, PartitionAnswer, ProduceAnswer
 from ottla.client.producer_batch import NO_SEQUENCE, ProducerBatch
 from ottla.client.producer_identity import ProducerIdentity
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.timers import Timer
 from ottla.protocol import error_codes as codes
-from ottla.protocol.api_keys import PRODUCE
 from ottla.protocol.primitives import NULL_UUID
 from ottla.records.compression import CODEC_NAMES, NONE
 
@@ -83,7 +77,6 @@ _MAYBE_STORED = frozenset(
 class Transaction(Protocol):
     """What the sender asks of transactions, where there are any."""
 
-    transactional_id: str
     produce_version_max: int | None
     produce_version_min: int | None
 
@@ -110,7 +103,9 @@ class Sender:
         self.on_done: Callable[[ProducerBatch], None] = lambda batch: None
         self._codec = CODEC_NAMES.index(settings.compression_type)
         self._level = level_of(settings)
-        self._acks = settings.acks_code
+        self._wording = Wording(
+            settings.transactional_id, settings.acks_code, settings.request_timeout_ms, {}
+        )
         self._in_flight_max = settings.max_in_flight_requests_per_connection
         # Without sequences the only way to keep the order is to wait for each answer.
         self._one_at_a_time = self._in_flight_max == 1
@@ -127,10 +122,17 @@ class Sender:
     def on_turn_end(self) -> None:
         """Sends what can be sent now and says when to look again."""
         accumulator, now_ms = self._accumulator, self._core.now_ms
+        if (
+            not accumulator.wants_turn
+            and not accumulator.queued
+            and self._alarm is not None
+            and now_ms < self._alarm.deadline_ms
+        ):
+            return
         accumulator.wants_turn = False
         accumulator.end_lingering(now_ms)
         self._expire(now_ms)
-        if accumulator.queues and self._has_identity():
+        if accumulator.queued and self._has_identity():
             for node_id, queue in list(accumulator.queues.items()):
                 if queue:
                     self._serve(node_id, queue)
@@ -218,6 +220,7 @@ class Sender:
                 lane.take(batch)
                 batches.append(batch)
             queue.popleft()
+            self._accumulator.queued -= 1
             lane.queued_at = None
             if batch is not None and self._is_ready(lane):
                 self._accumulator.enqueue(lane)
@@ -275,77 +278,100 @@ class Sender:
 
     def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
         core = self._core
-        by_topic: dict[str, list[tuple[int, Any]]] = {}
+        connection = core.nodes.connections[node_id, DATA]
         ids: dict[str, uuid.UUID] = {}
         for batch in batches:
+            batch.connection = connection
             topic = batch.lane.topic
-            by_topic.setdefault(topic, []).append((batch.lane.partition, batch.encoded))
             info = core.cluster.topics.get(topic)
             ids[topic] = NULL_UUID if info is None else info.topic_id
-            self.batches_sent += 1
+        self.batches_sent += len(batches)
         transaction = self.transaction
         version_max = transaction.produce_version_max if transaction is not None else None
         if version_max is None and NULL_UUID in ids.values():
             version_max = FIRST_WITH_TOPIC_ID - 1
-        transactional_id = None if transaction is None else transaction.transactional_id
-
-        def encode(version: int) -> list[Any]:
-            return encode_produce(
-                version,
-                by_topic,
-                ids,
-                transactional_id=transactional_id,
-                acks=self._acks,
-                timeout_ms=self._settings.request_timeout_ms,
-            )
-
-        def settle(request: Request, answer: Any, error: OttlaError | None) -> None:
-            self._on_answer(node_id, batches, ids if request.version >= 13 else None, answer, error)
-
-        request = Request(
-            PRODUCE,
-            encode,
-            settle,
-            core.now_ms + self._settings.request_timeout_ms,
-            decode=decode_produce,
+        request = ProduceRequest(
+            node_id,
+            batches,
+            ids,
+            self._wording,
+            self._on_answer,
+            deadline_ms=core.now_ms + self._settings.request_timeout_ms,
             version_min=None if transaction is None else transaction.produce_version_min,
             version_max=version_max,
-            has_answer=self._acks != 0,
         )
-        core.send(node_id, request)
+        core.nodes.send(connection, request, core.now_ms)
+
+    def send_at_once(self, batch: ProducerBatch) -> bool:
+        """The short way of a batch that need not wait for anything; False if it must."""
+        lane, core, identity = batch.lane, self._core, self._identity
+        if lane.queued_at is not None or self.transaction is not None:
+            return False
+        if lane.first_to_send(one_at_a_time=self._one_at_a_time) is not batch:
+            return False
+        if identity is not None and identity.producer_id < 0:
+            return False
+        node_id = core.cluster.leader_of(lane.topic, lane.partition)
+        connection = core.nodes.connections.get((node_id, DATA))
+        if (
+            connection is None
+            or connection.state != READY
+            or connection.is_congested
+            or len(connection.in_flight) >= self._in_flight_max
+            or connection.muted_until_ms > core.now_ms
+            or lane.not_before_ms > core.now_ms
+        ):
+            return False
+        if identity is not None and not lane.number(batch, identity.producer_id, identity.epoch):
+            return False
+        batch.encode(self._codec, self._level)
+        if self._codec != NONE:
+            self._accumulator.on_packed(batch)
+        lane.take(batch)
+        if self._alarm is None:
+            self._set_alarm()
+        self._send(node_id, [batch])
+        return True
 
     # -------------------------------------------------------------------------------- answers
 
     def _on_answer(
         self,
-        node_id: int,
-        batches: list[ProducerBatch],
-        ids: dict[str, uuid.UUID] | None,
+        request: ProduceRequest,
         answer: ProduceAnswer | None,
         error: OttlaError | None,
     ) -> None:
+        batches = request.batches
+        for batch in batches:
+            batch.lane.returned(batch)
         if answer is not None:
-            if answer.throttle_time_ms > 0:
-                self._core.mute(node_id, DATA, answer.throttle_time_ms)
-            for endpoint in answer.endpoints:
-                self._core.cluster.brokers[endpoint[0]] = Broker(*endpoint)
-        for batch in batches:
-            lane = batch.lane
-            lane.returned(batch)
-            if error is not None:
+            self._on_results(request, answer)
+        elif error is not None:
+            for batch in batches:
                 self._on_lost(batch, error)
-            elif answer is None:  # acks=0: nobody answers
-                self._succeed(batch, -1, -1)
-            else:
-                key = lane.topic if ids is None else ids[lane.topic]
-                result = answer.partitions.get((key, lane.partition))
-                if result is None:
-                    self._on_lost(batch, MalformedAnswerError("a partition without an answer"))
+        else:  # the usual answer to one batch; or acks=0, where nobody answers
+            for batch in batches:
+                if batch.done:
+                    batch.lane.note_arrival(batch)
                 else:
-                    self._on_result(batch, result)
+                    self._succeed(batch, request.base_offset, request.append_time_ms)
         for batch in batches:
-            if self._is_ready(batch.lane):
+            if batch.lane.waiting and self._is_ready(batch.lane):
                 self._accumulator.enqueue(batch.lane)
+
+    def _on_results(self, request: ProduceRequest, answer: ProduceAnswer) -> None:
+        if answer.throttle_time_ms > 0:
+            self._core.mute(request.node_id, DATA, answer.throttle_time_ms)
+        for endpoint in answer.endpoints:
+            self._core.cluster.brokers[endpoint[0]] = Broker(*endpoint)
+        for batch in request.batches:
+            topic, partition = batch.lane.topic, batch.lane.partition
+            key = request.ids[topic] if request.version >= FIRST_WITH_TOPIC_ID else topic
+            result = answer.partitions.get((key, partition))
+            if result is None:
+                self._on_lost(batch, MalformedAnswerError("a partition without an answer"))
+            else:
+                self._on_result(batch, result)
 
     def _on_lost(self, batch: ProducerBatch, error: OttlaError) -> None:
         """Nobody knows what became of it."""
