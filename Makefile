@@ -88,8 +88,9 @@ format: $(VENV)/test.stamp ## Let ruff put the sources in shape
 
 # New seeds each time; `make test` takes its own from the sources.
 SEEDS ?= 2000
-sim: $(VENV)/test.stamp ## Groups of members in simulated time: SEEDS new histories
+sim: $(VENV)/test.stamp ## Groups and transactions in simulated time: SEEDS new histories of each
 	@$(BIN)/python -m sim.groups --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
+	@$(BIN)/python -m sim.transactions --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 
 chaos: test-setup ## kill -9, crash states, clients behind a bad network, at full length
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 OTTLA_PRODUCE_SEEDS=5000 OTTLA_FAULT_SEEDS=1000 \

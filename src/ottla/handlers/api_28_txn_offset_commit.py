@@ -28,6 +28,7 @@ from ottla.protocol.error_codes import (
     TRANSACTION_ABORTABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.replication.partition import Partition
 
 API_KEY = 28
 VERSIONS = (0, 5)
@@ -63,17 +64,22 @@ class _Admission:
     """A ticket of the partition that holds the group, if that is here; see `log.admissions`."""
 
     def __init__(self, context: Context, request: Any) -> None:
-        services = context.services
-        index = services.groups.partition_of(request.group_id)
-        self._partition = services.partitions.find(CONSUMER_OFFSETS, index)
+        self._partitions = context.services.partitions
+        self._index = context.services.groups.partition_of(request.group_id)
+        self._partition = self._find()
         self._owner = (request.producer_id, request.producer_epoch)
         self._ticket = NO_TICKET
         if self._partition is not None:
             self._ticket = ticket_for(self._partition, request.producer_id)
 
+    def _find(self) -> Partition | None:
+        return self._partitions.find(CONSUMER_OFFSETS, self._index)
+
     def is_good(self, code: int) -> bool:
+        if self._find() is not self._partition:
+            return False
         if self._partition is None:
-            return True
+            return True  # nor is the group here, which is the answer
         return is_answer_good(self._partition, *self._owner, self._ticket, code)
 
 

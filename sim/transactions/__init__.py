@@ -1,0 +1,1 @@
+"""Transactions in simulated time: the real machines, a network that delays, leaders that die."""
