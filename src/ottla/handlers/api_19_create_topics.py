@@ -5,11 +5,13 @@ v4 lets the counts default, v5 answers with the settings that the topic got, v7 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_controller
+from ottla.handlers.controller_answer import Fields, answer_with
+from ottla.handlers.topics_in_parts import create_topics
 from ottla.metadata.configs.alter import validate_topic_configs
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.describe import describe_topic
@@ -35,10 +37,10 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         services.config.get_int("default.replication.factor"),
     )
 
-    def decide(image: MetadataImage) -> Decision[list[CreateResult]]:
+    def decide(image: MetadataImage, part: Sequence[NewTopic]) -> Decision[list[CreateResult]]:
         return decide_create_topics(
             image,
-            topics,
+            part,
             defaults=defaults,
             check_configs=validate_topic_configs,
             new_uuid=services.new_uuid,
@@ -54,7 +56,7 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
     def refuse(code: int, message: str | None) -> Fields:
         return respond([CreateResult(topic.name, code, message) for topic in topics])
 
-    return ask_controller(context, decide, respond, refuse)
+    return answer_with(create_topics(context, topics, defaults, decide), respond, refuse)
 
 
 def _new_topic(topic: Any) -> NewTopic:

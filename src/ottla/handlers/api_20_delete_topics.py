@@ -9,8 +9,9 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_controller
-from ottla.metadata.controller import DeleteResult, TopicSelection, decide_delete_topics
+from ottla.handlers.controller_answer import Fields, answer_with
+from ottla.handlers.topics_in_parts import delete_topics
+from ottla.metadata.controller import DeleteResult, TopicSelection
 from ottla.protocol.error_codes import INVALID_REQUEST, TOPIC_DELETION_DISABLED
 
 API_KEY = 20
@@ -31,9 +32,7 @@ def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
     if not context.services.config.get_bool("delete.topic.enable"):
         knows_the_code = context.api_version >= FIRST_VERSION_WITH_DISABLED_CODE
         return refuse(TOPIC_DELETION_DISABLED if knows_the_code else INVALID_REQUEST, None)
-    return ask_controller(
-        context, lambda image: decide_delete_topics(image, selections), _answer, refuse
-    )
+    return answer_with(delete_topics(context, selections), _answer, refuse)
 
 
 def _selections(version: int, request: Any) -> list[TopicSelection]:

@@ -6,14 +6,12 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_controller
+from ottla.handlers.controller_answer import Fields, answer_with
+from ottla.handlers.topics_in_parts import create_partitions
 from ottla.metadata.controller import (
-    Decision,
     MorePartitions,
     NamedResult,
-    decide_create_partitions,
 )
-from ottla.metadata.image import MetadataImage
 
 API_KEY = 37
 VERSIONS = (0, 3)
@@ -22,13 +20,11 @@ VERSIONS = (0, 3)
 def handle(context: Context, request: Any) -> Deferred[Fields]:
     topics = [MorePartitions(each.name, each.count, _assignments(each)) for each in request.topics]
 
-    def decide(image: MetadataImage) -> Decision[list[NamedResult]]:
-        return decide_create_partitions(image, topics, validate_only=request.validate_only)
-
     def refuse(code: int, message: str | None) -> Fields:
         return _answer([NamedResult(topic.name, code, message) for topic in topics])
 
-    return ask_controller(context, decide, _answer, refuse)
+    asked = create_partitions(context, topics, validate_only=request.validate_only)
+    return answer_with(asked, _answer, refuse)
 
 
 def _assignments(topic: Any) -> list[list[int]] | None:

@@ -33,6 +33,14 @@ def ask_controller(
     refuse: Callable[[int, str | None], Fields],
 ) -> Deferred[Fields]:
     """`refuse` makes the answer in which every item has failed with this code and message."""
+    return answer_with(context.services.controller.submit(decide), respond, refuse)
+
+
+def answer_with(
+    asked: Deferred[R],
+    respond: Callable[[R], Fields],
+    refuse: Callable[[int, str | None], Fields],
+) -> Deferred[Fields]:
     answer: Deferred[Fields] = Deferred()
 
     def done(outcome: Deferred[R]) -> None:
@@ -48,7 +56,7 @@ def ask_controller(
             return
         answer.resolve(fields)
 
-    context.services.controller.submit(decide).when_done(done)
+    asked.when_done(done)
     return answer
 
 

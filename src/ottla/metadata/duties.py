@@ -89,10 +89,11 @@ class Duties:
         dead = self._dead()
         writes = PartitionWrites(image)
         done = Done(dead)
+        mover = _Mover(image, dead, settings, writes)
         topics = image.topics if dead else list(self._topics)
         for name in topics:
             topic = image.topics.get(name)
-            moved = [] if topic is None else list(_move(image, topic, dead, settings, writes))
+            moved = [] if topic is None else list(mover.move(topic))
             done.moved += moved
             if writes.is_full():
                 break
@@ -115,33 +116,41 @@ class Duties:
         return sorted(known - self._alive - self._told_dead)
 
 
-def _move(
-    image: MetadataImage,
-    topic: TopicImage,
-    dead: Iterable[int],
-    settings: TopicSettings,
-    writes: PartitionWrites,
-) -> Iterator[Moved]:
-    """What is due in one topic, until the commit is full."""
-    absent = {broker.broker_id for broker in image.brokers.values() if broker.fenced}.union(dead)
-    present = set(image.brokers) - absent
-    unclean = image.unclean_brokers()
-    for index, state in topic.partitions.items():
-        if is_well(state, present, unclean):
-            continue
-        change = PartitionChange(
-            state,
-            may_lead=lambda broker: broker in present and image.may_lead(broker),
-            in_sync_min=settings.min_in_sync(topic),
-            leaving=set(state.replicas) - present,
-            unknowing=unclean,
-            unclean=settings.is_unclean_allowed(topic),
-        )
-        after = maybe_complete(change.built(), change.may_lead, change.in_sync_min)
-        if writes.add(topic, index, after):
-            yield Moved(topic.name, index, state, after)
-            if writes.is_full():
-                return
+class _Mover:
+    """Finds what is due, partition by partition."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        dead: Iterable[int],
+        settings: TopicSettings,
+        writes: PartitionWrites,
+    ) -> None:
+        self._settings = settings
+        self._writes = writes
+        self._present = {one.broker_id for one in image.live_brokers()}.difference(dead)
+        self._may_lead = {one for one in self._present if image.may_lead(one)}
+        self._unclean = image.unclean_brokers()
+
+    def move(self, topic: TopicImage) -> Iterator[Moved]:
+        """What is due in one topic, until the commit is full."""
+        for index, state in topic.partitions.items():
+            if is_well(state, self._present, self._unclean):
+                continue
+            in_sync_min = self._settings.min_in_sync(topic)
+            changed = PartitionChange(
+                state,
+                self._may_lead.__contains__,
+                in_sync_min,
+                leaving=set(state.replicas) - self._present,
+                unknowing=self._unclean,
+                unclean=self._settings.is_unclean_allowed(topic),
+            ).built()
+            after = maybe_complete(changed, self._may_lead.__contains__, in_sync_min)
+            if self._writes.add(topic, index, after):
+                yield Moved(topic.name, index, state, after)
+                if self._writes.is_full():
+                    return
 
 
 def is_well(state: PartitionState, present: set[int], unclean: frozenset[int]) -> bool:

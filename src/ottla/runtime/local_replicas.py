@@ -278,8 +278,10 @@ class LocalReplicas:
             kept = new.topics.get(name)
             if kept is topic:
                 continue
-            if kept is None or kept.topic_id != topic.topic_id:
-                for index in topic.partitions:
+            is_gone = kept is None or kept.topic_id != topic.topic_id
+            for index in topic.partitions:
+                # A large topic is deleted from its end.
+                if is_gone or (kept is not None and index not in kept.partitions):
                     self._remove(name, index)
 
     def _remove(self, topic: str, index: int) -> None:

@@ -45,6 +45,7 @@ REGISTER_RETRY_MS = 1_000
 HOLD_DEATHS_MS = 5_000
 """After a lost session nobody's death is acted on for so long: the others have lost theirs too."""
 RELOAD_DAMAGED_MS = 5_000
+PATIENCE_MS = 10_000
 
 
 class MetadataDriver:
@@ -87,8 +88,10 @@ class MetadataDriver:
             settings=self.settings,
         )
         self._leaving = Leaving(self, timers)
-        self._is_fenced_at_start = True
         self._serving: Deferred[None] | None = None
+        """Done once this broker takes part. Until then it registers fenced, also after a lost
+        session: what it may have lost is not forgotten on the way."""
+        self._is_asking_to_serve = False
         self._is_closed = False
         self._is_reloading = False
 
@@ -174,27 +177,37 @@ class MetadataDriver:
     def serve(self) -> Deferred[None]:
         """Takes part, once nothing is left of an earlier life."""
         self._serving = Deferred()
+        self._timers.call_later(PATIENCE_MS, self._complain)
         self._maybe_serve()
         return self._serving
 
     def _maybe_serve(self) -> None:
         waiting = self._serving
-        if waiting is None or waiting.done or not self._is_fenced_at_start:
+        if waiting is None or waiting.done or self._is_asking_to_serve:
             return
         if not may_serve(self.image, self.broker_id, self.settings()):
             return
-        self._is_fenced_at_start = False
+        self._is_asking_to_serve = True
         said = self.submit(lambda image: decide_serving(image, self.broker_id))
 
         def done(outcome: Deferred[None]) -> None:
+            self._is_asking_to_serve = False
             if outcome.error() is None:
                 waiting.resolve(None)
-                return
-            log.warning("this broker can't take part yet: %s", outcome.error())
-            self._is_fenced_at_start = True
-            self._timers.call_later(REGISTER_RETRY_MS, self._maybe_serve)
+            else:
+                log.warning("this broker can't take part yet: %s", outcome.error())
+                self._timers.call_later(REGISTER_RETRY_MS, self._maybe_serve)
 
         said.when_done(done)
+
+    def _complain(self) -> None:
+        if self._serving is not None and not self._serving.done and not self._is_closed:
+            log.warning("this broker waits for the controller, who has to replace it as a leader")
+            self._timers.call_later(PATIENCE_MS, self._complain)
+
+    @property
+    def _is_starting(self) -> bool:
+        return self._serving is None or not self._serving.done
 
     # -- what the store says ----------------------------------------------------------------
 
@@ -261,7 +274,7 @@ class MetadataDriver:
         """In the pool. A store that was emptied or replaced meanwhile is not taken for true."""
         stored = self.store.load().nodes.get(paths.CLUSTER_ID)
         decide_cluster_id(stored, cluster_id, cluster_id)
-        self.store.register(self.broker_id, self._registration(self._is_fenced_at_start))
+        self.store.register(self.broker_id, self._registration(self._is_starting))
         return self.store.load()
 
     # -- the end ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Method: through the codec of each version; what Kafka answers is compared in tes
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -104,3 +105,39 @@ def test_an_error_of_the_program_is_not_hidden() -> None:
     services.controller.failure = InvariantError("broken")
     with pytest.raises(InvariantError):
         create(services, 7, topic())
+
+
+def test_a_topic_that_is_larger_than_a_commit_is_made_in_parts() -> None:
+    services = FakeServices(brokers=(1, 2, 3))
+    told = create(
+        services,
+        7,
+        topic("large", num_partitions=2_500, replication_factor=2),
+        topic("small", num_partitions=2),
+    )
+    assert {one["name"]: (one["error_code"], one["num_partitions"]) for one in told} == {
+        "large": (0, 2_500),
+        "small": (0, 2),
+    }
+    partitions = services.image.topics["large"].partitions
+    assert len(partitions) == 2_500
+    leaders = Counter(state.leader for state in partitions.values())
+    assert max(leaders.values()) - min(leaders.values()) < 5
+    assert services.controller.commits == 4
+
+
+def test_a_part_that_can_not_be_made_is_told() -> None:
+    services = FakeServices(brokers=(1, 2, 3))
+    submit = services.controller.submit
+    answers = iter([None, None, ProtocolError(NOT_CONTROLLER, "coordination unavailable")])
+
+    def failing(decide: Any) -> Any:
+        services.controller.failure = next(answers)
+        return submit(decide)
+
+    services.controller.submit = failing  # type: ignore[method-assign]
+    (told,) = create(services, 7, topic("large", num_partitions=2_500))
+    assert (told["error_code"], told["error_message"]) == (
+        NOT_CONTROLLER,
+        "coordination unavailable",
+    )

@@ -166,6 +166,21 @@ def test_who_may_have_lost_records_leaves_every_set_before_it_serves() -> None:
     assert world.state().in_sync == (2, 3, 1), "it has caught up and is back"
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_session_lost_at_the_start_does_not_let_it_in(seed: int) -> None:
+    world = a_topic(seed=seed)
+    world.members[1].kill()
+    member = world.add(1, unclean=True)
+    world.time.run(seed * 3)
+    member.store.expire()
+    for _ in range(3_000):
+        world.time.run(1)
+        broker = world.truth().brokers[1]
+        taken_out = 1 not in (*world.state().in_sync, *world.state().eligible)
+        assert broker.fenced or taken_out
+    world.until_settled()
+
+
 def test_the_only_replica_leads_again_even_if_it_may_have_lost_records() -> None:
     world = World()
     world.create("t", (1,))
