@@ -502,6 +502,20 @@ def test_a_heartbeat_counts_from_its_sending(zookeeper: ZooKeeper) -> None:
     wait_until(lambda: not store.is_fenced(), "the next heartbeat")
 
 
+def test_the_time_out_is_the_one_that_the_server_grants(zookeeper: ZooKeeper) -> None:
+    """Which may be another than was asked for: the fence goes by it."""
+    settings = replace(zookeeper.settings(), session_timeout_ms=900_000)
+    clock = MovableClock()
+    store = ZooKeeperStore(settings, clock)
+    try:
+        store.register(1, registration(1))
+        assert store._connection.session_timeout_ms == 600_000
+        clock.advance(600_000 + 1)
+        assert store.is_fenced()
+    finally:
+        store.close()
+
+
 def test_nobody_answers(zookeeper: ZooKeeper) -> None:
     hasty = replace(zookeeper.settings(hosts="127.0.0.1:1"), connection_timeout_ms=500)
     with pytest.raises(StoreUnavailable, match=r"ZooKeeper at 127\.0\.0\.1:1 "):
