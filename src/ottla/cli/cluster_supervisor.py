@@ -53,7 +53,7 @@ class Supervisor:
     async def run(self) -> None:
         """Until SIGINT, SIGTERM or `ottla cluster down`. Raises Failure when it can't start."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._down.set)
         with socket_path(self._plan.directory) as path:
             server = await asyncio.start_unix_server(self._serve, path, limit=REQUEST_BYTES_MAX)
