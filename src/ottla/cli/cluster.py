@@ -75,7 +75,14 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again every second.")] = False,
 ) -> None:
-    """Show the brokers: where they listen, whether they run, how many partitions they lead."""
+    """Show the brokers: where they listen, whether they run, how many partitions they lead.
+
+    \b
+    Examples:
+      ottla cluster status
+      ottla cluster status --watch
+      ottla cluster status --json | jq .brokers[0].pid
+    """
     from ottla.cli import cluster_status  # noqa: PLC0415
 
     chosen = OutputFormat.json if json else output
@@ -84,37 +91,68 @@ def status(
 
 @app.command()
 def stop(broker_id: BrokerId, data: Data = DATA_DEFAULT) -> None:
-    """Stop a broker cleanly: it hands over what it leads first."""
+    """Stop a broker cleanly: it hands over what it leads first.
+
+    \b
+    Examples:
+      ottla cluster stop 2
+    """
     _tell(data, "stop", broker_id, "stopped")
 
 
 @app.command()
 def kill(broker_id: BrokerId, data: Data = DATA_DEFAULT) -> None:
-    """Kill a broker at once (SIGKILL)."""
+    """Kill a broker at once (SIGKILL).
+
+    \b
+    Examples:
+      ottla cluster kill 2
+    """
     _tell(data, "kill", broker_id, "killed")
 
 
 @app.command()
 def pause(broker_id: BrokerId, data: Data = DATA_DEFAULT) -> None:
-    """Freeze a broker (SIGSTOP) until it is resumed."""
+    """Freeze a broker (SIGSTOP) until it is resumed.
+
+    \b
+    Examples:
+      ottla cluster pause 2
+    """
     _tell(data, "pause", broker_id, "paused")
 
 
 @app.command()
 def resume(broker_id: BrokerId, data: Data = DATA_DEFAULT) -> None:
-    """Let a paused broker go on."""
+    """Let a paused broker go on.
+
+    \b
+    Examples:
+      ottla cluster resume 2
+    """
     _tell(data, "resume", broker_id, "resumed")
 
 
 @app.command()
 def start(broker_id: BrokerId, data: Data = DATA_DEFAULT) -> None:
-    """Start a broker that was stopped or killed; returns when it serves."""
+    """Start a broker that was stopped or killed; returns when it serves.
+
+    \b
+    Examples:
+      ottla cluster start 2
+    """
     _tell(data, "start", broker_id, "started")
 
 
 @app.command()
 def down(data: Data = DATA_DEFAULT) -> None:
-    """Stop all brokers, then ZooKeeper if it is the cluster's own. The data stays."""
+    """Stop all brokers, then ZooKeeper if it is the cluster's own. The data stays.
+
+    \b
+    Examples:
+      ottla cluster down
+      ottla cluster down --data /var/lib/ottla
+    """
     from ottla.cli import cluster_control  # noqa: PLC0415
 
     cluster_control.down(data)
@@ -140,7 +178,7 @@ def adopt(
     zookeeper.connect, on the same data and with the same node.id.
 
     \b
-    Example:
+    Examples:
       ottla cluster adopt --data ottla-data --zookeeper 127.0.0.1:2181/ottla
     """
     from ottla.cli import cluster_adopt  # noqa: PLC0415

@@ -22,6 +22,8 @@ COMMANDS = [
     "topic records",
     "config describe",
     "config alter",
+    *(f"cluster {name}" for name in ("up", "status", "stop", "kill", "pause", "resume")),
+    *(f"cluster {name}" for name in ("start", "down", "adopt")),
     "produce",
     "consume",
     "group list",
