@@ -63,12 +63,14 @@ def show(directory: Path, output: OutputFormat) -> None:
     sys.stdout.write(f"ZooKeeper at {', '.join(status['zookeeper'])}\n")
 
 
-def watch(directory: Path, output: OutputFormat) -> None:
+def watch(
+    directory: Path, output: OutputFormat, sleep: Callable[[float], None] = time.sleep
+) -> None:
     """Until Ctrl-C, or until the cluster is down."""
     with until_nobody_reads(), _screen(output) as draw:
         while True:
             draw(take(directory))
-            time.sleep(INTERVAL_S)
+            sleep(INTERVAL_S)
 
 
 @contextmanager
