@@ -20,6 +20,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from ottla.metadata.configs.zookeeper import ZooKeeperSettings
+from ottla.runtime.zookeeper_connection import ClientLog
 from ottla.runtime.zookeeper_socket import Sockets
 
 log = logging.getLogger("ottla.zookeeper")
@@ -78,7 +79,7 @@ def end_session(settings: ZooKeeperSettings, identity: Identity) -> None:
         client_id=identity,
         handler=Sockets(settings, lambda: None),
         auth_data=[("digest", settings.digest)] if settings.digest else None,
-        logger=logging.getLogger("ottla.zookeeper.earlier"),
+        logger=ClientLog(lambda granted_ms: None),
     )
     connected = client.start_async()
     if connected.wait(CONNECT_SECONDS_MAX):
