@@ -85,13 +85,13 @@ def _refusal(context: Context, request: FetchRequest) -> Reply | None:
     if context.listener_name != services.inter_broker_listener:
         complain(context, f"replica {replica_id} asks on the listener of clients")
         return _reply_to_all(context, request, TOPIC_AUTHORIZATION_FAILED)
-    if context.api_version < FIRST_VERSION_FOR_REPLICAS:
-        complain(context, f"replica {replica_id} asks with Fetch v{context.api_version}")
-        return _reply_to_all(context, request, UNSUPPORTED_VERSION)
     broker = services.image.brokers.get(replica_id)
     if broker is None or replica_id == services.broker_id:
         complain(context, f"replica {replica_id} asks, and there is no such broker")
         return _reply_to_all(context, request, NOT_LEADER_OR_FOLLOWER)
+    if context.api_version < FIRST_VERSION_FOR_REPLICAS:
+        complain(context, f"replica {replica_id} asks with Fetch v{context.api_version}")
+        return _reply_to_all(context, request, UNSUPPORTED_VERSION)
     if broker.epoch != request.replica_epoch or broker.epoch < 0:
         complain(context, f"replica {replica_id} asks in its life {request.replica_epoch}")
         return _reply(context, STALE_BROKER_EPOCH, 0, [])
