@@ -33,6 +33,7 @@ COMMANDS = [
     "group reset",
     "group delete",
     "log dump",
+    "cluster up",
     "demo greetings",
 ]
 
