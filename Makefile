@@ -94,8 +94,9 @@ sim: $(VENV)/test.stamp ## Groups and transactions in simulated time: SEEDS new 
 
 chaos: test-setup ## kill -9, crash states, clients behind a bad network, at full length
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 OTTLA_PRODUCE_SEEDS=5000 OTTLA_FAULT_SEEDS=1000 \
+		OTTLA_PROCESS_DEATHS=100 OTTLA_PROCESS_KILLS=20 \
 		$(BIN)/python -m pytest tests/chaos tests/client/test_faults.py \
-		tests/unit/client/test_produce_world.py $(ARGS)
+		tests/client/test_process.py tests/unit/client/test_produce_world.py $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ottla.client.delivery import RecordMetadata
     from ottla.client.fetch_records import Record
     from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
+    from ottla.client.process_loop import process
+    from ottla.client.processing import Output
     from ottla.client.producer import Delivery, Producer
     from ottla.client.transactions import PreparedTransaction
 
@@ -28,10 +30,12 @@ __all__ = [
     "ListedOffset",
     "NewTopic",
     "OffsetAndMetadata",
+    "Output",
     "PreparedTransaction",
     "Producer",
     "Record",
     "RecordMetadata",
+    "process",
 ]
 
 _HOMES = {
@@ -42,10 +46,12 @@ _HOMES = {
     "ListedOffset": "ottla.client.consumer_offsets",
     "NewTopic": "ottla.client.admin_values",
     "OffsetAndMetadata": "ottla.client.group_metadata",
+    "Output": "ottla.client.processing",
     "PreparedTransaction": "ottla.client.transactions",
     "Producer": "ottla.client.producer",
     "Record": "ottla.client.fetch_records",
     "RecordMetadata": "ottla.client.delivery",
+    "process": "ottla.client.process_loop",
 }
 
 

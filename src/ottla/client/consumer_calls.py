@@ -68,6 +68,10 @@ class ConsumerCalls:
         states = self._machine.subscription.partitions
         return frozenset(key for key, state in states.items() if state.paused)
 
+    @property
+    def settings(self) -> ConsumerSettings:
+        return self._settings
+
     def group_metadata(self) -> GroupMetadata:
         """Who this consumer is in its group, for a producer's `send_offsets`."""
         self._machine.require_group()

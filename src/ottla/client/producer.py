@@ -207,6 +207,20 @@ class Producer:
 
     # ---------------------------------------------------------------------------- transactions
 
+    @property
+    def settings(self) -> ProducerSettings:
+        return self._settings
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether `init_transactions` has been called, by you or by the first transaction."""
+        return self._machine.transaction().state != NEW
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit was asked for whose outcome nobody knows: then commit again."""
+        return self._machine.transaction().is_deciding
+
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
         """All or nothing: commits at the end of the block, aborts where it raises.

@@ -112,6 +112,7 @@ class Transactions:
         self._to_add: set[Lane] = set()
         self._adding: Flow[None] | None = None
         self._needs_new_epoch = False
+        self._asked_to_commit = False
 
     # --------------------------------------------------------------------------------- state
 
@@ -123,7 +124,12 @@ class Transactions:
 
     @property
     def may_abort(self) -> bool:
-        return self.state in (OPEN, SPOILED, ABORTING, COMMITTING)
+        return self.state in (OPEN, SPOILED, ABORTING, COMMITTING) and not self.is_deciding
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether the coordinator may have committed: there is no way back to an abort."""
+        return self.state == COMMITTING and self._asked_to_commit
 
     def _expect(self, call: str, *states: str) -> None:
         if self.state in states:
@@ -291,6 +297,7 @@ class Transactions:
         self._lanes.clear()
         self._to_add.clear()
         self.error = None
+        self._asked_to_commit = False
         self.state = OPEN
 
     async def send_offsets(
@@ -353,6 +360,8 @@ class Transactions:
 
     async def abort(self, deadline_ms: float) -> None:
         self._expect("abort_transaction", OPEN, SPOILED, ABORTING, COMMITTING)
+        if self.is_deciding:
+            raise TransactionStateError("a commit was asked for, and may have happened: ask again")
         why = self.error or TransactionAbortedError("the transaction was aborted")
         self.state = ABORTING
         self._sender.fail_all(why, unsent_only=True)
@@ -386,6 +395,7 @@ class Transactions:
 
     async def _end(self, *, commit: bool, deadline_ms: float) -> None:
         if self._has_begun:
+            self._asked_to_commit = commit
             answer = await end_transaction(
                 self._calls,
                 PreparedTransaction(

@@ -1,0 +1,260 @@
+"""The exactly-once loop: whatever dies when, what is read is written once, and in order.
+
+A client that dies is played by closing its sockets in the middle of everything, at a point drawn by
+chance, without a word to the broker; some are real processes, killed. `OTTLA_PROCESS_DEATHS` says
+how many of the first there are, `OTTLA_PROCESS_KILLS` how many of the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.client import Consumer, Output, Producer, Record, process
+from ottla.client.aio import AsyncConsumer, AsyncProducer
+from ottla.client.aio import process as aio_process
+from ottla.client.errors import ConfigError, FencedError
+from tests.client.admin_calls import create_topic
+from tests.client.reading import stored
+from tests.compat.nodes import REPOSITORY, Node, wait_until
+from tests.seeds import seed_for
+
+DEATHS = int(os.environ.get("OTTLA_PROCESS_DEATHS", "15"))
+KILLS = int(os.environ.get("OTTLA_PROCESS_KILLS", "2"))
+PARTITIONS = 3
+RECORDS = 300
+PATIENCE_S = 120
+
+
+def fill(bootstrap: str, topic: str) -> list[list[bytes]]:
+    create_topic(bootstrap, topic, PARTITIONS)
+    create_topic(bootstrap, f"{topic}-copy", PARTITIONS)
+    expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(RECORDS):
+            value = b"%d" % number
+            producer.send(topic, value, partition=number % PARTITIONS)
+            expected[number % PARTITIONS].append(value)
+    return expected
+
+
+def copied(bootstrap: str, topic: str) -> list[list[bytes]]:
+    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    for record in stored(bootstrap, f"{topic}-copy", committed=True):
+        found[record.partition].append(record.value or b"")
+    return found
+
+
+def settings_of(bootstrap: str, topic: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"copies {topic}",
+        "group.instance.id": "copier",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+    }
+
+
+class Died(BaseException):
+    """Thrown where a client dies; not an Exception, so that nothing handles it."""
+
+
+class Mortal:
+    """Dies when something has been done so often: `step` is called before and after everything."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise Died
+
+
+class MortalProducer(Producer):
+    mortal = Mortal(1 << 60)
+
+    def send(self, *arguments: Any, **named: Any) -> Any:
+        self.mortal.step()
+        return super().send(*arguments, **named)
+
+    def send_offsets(self, *arguments: Any, **named: Any) -> None:
+        self.mortal.step()
+        super().send_offsets(*arguments, **named)
+        self.mortal.step()
+
+    def commit_transaction(self, timeout_s: float | None = None) -> None:
+        self.mortal.step()
+        super().commit_transaction(timeout_s)
+        self.mortal.step()
+
+    def abort_transaction(self, timeout_s: float | None = None) -> None:
+        if self.mortal.left <= 0:
+            raise Died  # the dead abort nothing
+        super().abort_transaction(timeout_s)
+
+    def die(self) -> None:
+        self._shell.close()
+
+
+def live_until_death(bootstrap: str, topic: str, steps: int, is_over: Callable[[], bool]) -> None:
+    producer = MortalProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    producer.mortal = Mortal(steps)
+    consumer = Consumer(settings_of(bootstrap, topic))
+    consumer.subscribe(topic)
+
+    def copy(record: Record) -> Output:
+        producer.mortal.step()
+        return Output(f"{topic}-copy", record.value, record.key, None, record.partition)
+
+    try:
+        process(consumer, producer, copy, is_over=is_over, max_records=9)
+        producer.close()
+    except Died:
+        producer.die()
+    finally:
+        consumer._shell.close()  # without leaving: the dead do not say goodbye
+
+
+def test_a_loop_that_dies_anywhere_is_exact(cluster: str, topic: str) -> None:
+    expected = fill(cluster, topic)
+    chance = random.Random(seed_for(f"deaths {topic}"))
+    for _ in range(DEATHS):
+        live_until_death(cluster, topic, chance.randrange(1, 60), lambda: False)
+    live_until_death(
+        cluster, topic, 1 << 60, lambda: sum(map(len, copied(cluster, topic))) == RECORDS
+    )
+    assert copied(cluster, topic) == expected
+
+
+def test_a_loop_that_is_killed_is_exact(ottla_node: Node, topic: str) -> None:
+    bootstrap = ottla_node.bootstrap
+    expected = fill(bootstrap, topic)
+    chance = random.Random(seed_for("kills"))
+    for number in range(KILLS + 1):
+        command = [sys.executable, "-m", "tests.client.copier", bootstrap, topic, f"{topic}-copy"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as copier:
+            assert copier.stdout is not None
+            try:
+                if number == KILLS:
+                    wait_until(
+                        lambda: sum(map(len, copied(bootstrap, topic))) == RECORDS,
+                        PATIENCE_S,
+                        "the rest",
+                    )
+                else:
+                    for _ in range(chance.randrange(2, 12)):
+                        copier.stdout.readline()
+            finally:
+                copier.send_signal(signal.SIGKILL)
+    assert copied(bootstrap, topic) == expected
+
+
+def test_one_to_many_and_none_and_a_function_that_raises(cluster: str, topic: str) -> None:
+    fill(cluster, topic)
+    seen: list[int] = []
+
+    def halve(record: Record) -> Any:
+        number = int(record.value)
+        if number == 150 and number not in seen:
+            seen.append(number)
+            raise KeyError(number)
+        if number % 2:
+            return None
+        return [Output(f"{topic}-copy", record.value, partition=0)] * 2
+
+    with (
+        Consumer(settings_of(cluster, topic)) as consumer,
+        Producer(bootstrap_servers=cluster, transactional_id=topic) as producer,
+    ):
+        consumer.subscribe(topic)
+        with pytest.raises(KeyError):
+            process(consumer, producer, halve)
+        left = RECORDS // 2 * 2
+        process(
+            consumer,
+            producer,
+            halve,
+            is_over=lambda: len(copied(cluster, topic)[0]) >= left,
+        )
+        with pytest.raises(TypeError, match="Output"):
+            with Producer(bootstrap_servers=cluster) as other:
+                other.send(topic, b"1000")
+            process(consumer, producer, lambda record: ["text"])  # type: ignore[list-item]
+    numbers = [int(value) for value in copied(cluster, topic)[0]]
+    assert sorted(numbers) == sorted(list(range(0, RECORDS, 2)) * 2)
+
+
+def test_a_zombie_ends_with_being_fenced(cluster: str, topic: str) -> None:
+    fill(cluster, topic)
+    with (
+        Consumer(settings_of(cluster, topic)) as consumer,
+        Producer(bootstrap_servers=cluster, transactional_id=topic) as zombie,
+        Producer(bootstrap_servers=cluster, transactional_id=topic) as heir,
+    ):
+        consumer.subscribe(topic)
+
+        def copy(record: Record) -> Output:
+            if record.value == b"0":
+                heir.init_transactions()
+            return Output(f"{topic}-copy", record.value)
+
+        with pytest.raises(FencedError):
+            process(consumer, zombie, copy)
+    assert copied(cluster, topic) == [[]] * PARTITIONS
+
+
+def test_asyncio(cluster: str, topic: str) -> None:
+    expected = fill(cluster, topic)
+    count = 0
+
+    async def copy(record: Record) -> Output:
+        nonlocal count
+        await asyncio.sleep(0)
+        count += 1
+        return Output(f"{topic}-copy", record.value, partition=record.partition)
+
+    async def work() -> None:
+        async with (
+            AsyncConsumer(settings_of(cluster, topic)) as consumer,
+            AsyncProducer(bootstrap_servers=cluster, transactional_id=topic) as producer,
+        ):
+            consumer.subscribe(topic)
+            done = await aio_process(consumer, producer, copy, is_over=lambda: count >= RECORDS)
+            assert done == RECORDS
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+    assert copied(cluster, topic) == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"enable.auto.commit": True}, r"enable\.auto\.commit"),
+        ({"isolation.level": "read_uncommitted"}, r"isolation\.level"),
+        ({"group.id": None, "group.instance.id": None}, r"group\.id"),
+    ],
+)
+def test_settings_that_would_not_be_exact_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    nobody = "127.0.0.1:1"
+    with (
+        Consumer({**settings_of(nobody, "t"), **wrong}) as consumer,
+        Producer(bootstrap_servers=nobody, transactional_id="t") as producer,
+        pytest.raises(ConfigError, match=reason),
+    ):
+        process(consumer, producer, lambda record: None)
+    with (
+        Consumer(settings_of(nobody, "t")) as consumer,
+        Producer(bootstrap_servers=nobody) as plain,
+        pytest.raises(ConfigError, match=r"transactional\.id"),
+    ):
+        process(consumer, plain, lambda record: None)
