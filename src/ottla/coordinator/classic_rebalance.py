@@ -36,6 +36,12 @@ log = logging.getLogger("ottla.coordinator")
 # A new member has no id yet and cannot send heartbeats; so long it may wait for its first answer.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
+# Members that start together ask for their ids together. Those who have got one are about to join:
+# to begin without them would make a second rebalance, of which the first to join hear only by
+# their next heartbeat. So the first generation waits for them, but not for one that is gone.
+PENDING_GRACE_MS = 50
+PENDING_LOOK_MS = 2
+
 
 def metadata_record(group_id: str, stored: StoredGroup) -> Record:
     return Record(formats.group_key(group_id), formats.group_value(stored), stored)
@@ -255,7 +261,9 @@ class ClassicRebalance:
             return NOTHING
         return Outcome(self.complete_join(group), None)
 
-    def _wait_for_more(self, group_id: str, delay_ms: int, left_ms: int) -> None:
+    def _wait_for_more(
+        self, group_id: str, delay_ms: int, left_ms: int, grace_ms: int = PENDING_GRACE_MS
+    ) -> None:
         """The first members of a group wait for others that start at the same time."""
 
         def look() -> Outcome[None]:
@@ -266,6 +274,10 @@ class ClassicRebalance:
                 group.member_joined_meanwhile = False
                 longest_ms = self._context.config.group_initial_rebalance_delay_ms
                 self._wait_for_more(group_id, min(longest_ms, left_ms), max(left_ms - delay_ms, 0))
+                return NOTHING
+            if group.pending and grace_ms > 0:
+                grace_left_ms = grace_ms - PENDING_LOOK_MS
+                self._wait_for_more(group_id, PENDING_LOOK_MS, left_ms, grace_left_ms)
                 return NOTHING
             return Outcome(self.complete_join(group), None)
 
