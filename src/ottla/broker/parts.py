@@ -166,7 +166,9 @@ class Parts:
         self.groups = GroupCoordinator(self.services)
         self.services.groups = self.groups
         self.transactions = TransactionCoordinator(
-            self.services, MarkerWriter(self.services, self.groups.host_at)
+            self.services,
+            MarkerWriter(self.services, self.groups.host_at),
+            self.copying.peers,
         )
         self.services.transactions = self.transactions
 

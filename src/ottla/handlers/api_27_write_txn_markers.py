@@ -2,7 +2,8 @@
 
 Sent by coordinators, and by people who abort a transaction that hangs (`kafka-transactions abort`).
 v2 tells whether the producer's epoch grows with each transaction: then a marker of an epoch that
-the partition has seen is refused.
+the partition has seen is refused. A coordinator may not know whether an earlier one arrived, so
+what comes from other brokers is not written again where the transaction is over.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def _write(context: Context, asked: Any) -> Answer:
 def _write_one(
     context: Context, place: TopicPartition, marker: Transactional, client_version: int
 ) -> Answer:
-    written = context.services.transactions.write_marker(*place, marker, client_version)
+    is_from_broker = context.listener_name == context.services.inter_broker_listener
+    written = context.services.transactions.write_marker(
+        *place, marker, client_version, is_repeated=is_from_broker
+    )
     return answered(written, _with_code, _with_code)
 
 

@@ -89,7 +89,7 @@ def _in_transaction(context: Context, request: Any) -> Deferred[int]:
     place = (CONSUMER_OFFSETS, services.groups.partition_of(request.group_id))
     owner = (request.transactional_id, request.producer_id, request.producer_epoch)
     if context.api_version >= ADDED_FROM:
-        return services.transactions.add_partitions(*owner, [place], EPOCH_PER_TRANSACTION)
+        return services.transactions.ask_to_add(*owner, [place], EPOCH_PER_TRANSACTION)
     checked: Deferred[int] = Deferred()
     if not services.config.get_bool("transaction.partition.verification.enable"):
         checked.resolve(NONE)
@@ -101,7 +101,7 @@ def _in_transaction(context: Context, request: Any) -> Deferred[int]:
         except OttlaError as failure:
             checked.fail(failure)
 
-    services.transactions.verify_partitions(*owner, [place]).when_done(verified)
+    services.transactions.ask_to_verify(*owner, [place]).when_done(verified)
     return checked
 
 

@@ -118,8 +118,35 @@ class TransactionDoor(Protocol):
         """An error code for each: whether it is in the transaction that is open."""
         ...
 
+    def ask_to_add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+    ) -> Deferred[int]:
+        """As `add_partitions`, at whichever broker the coordinator is."""
+        ...
+
+    def ask_to_verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+    ) -> Deferred[dict[TopicPartition, int]]:
+        """As `verify_partitions`, at whichever broker the coordinator is."""
+        ...
+
     def write_marker(
-        self, topic: str, index: int, marker: Transactional, client_version: int
+        self,
+        topic: str,
+        index: int,
+        marker: Transactional,
+        client_version: int,
+        *,
+        is_repeated: bool = False,
     ) -> Deferred[int]:
         """0 when the end of the transaction is in the partition for good."""
         ...

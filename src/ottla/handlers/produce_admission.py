@@ -90,7 +90,7 @@ def admit(
     if context.api_version >= FIRST_VERSION_THAT_ADDS:
         _Adding(context, owner, places, answer).begin()
     elif context.services.config.get_bool("transaction.partition.verification.enable"):
-        verified = context.services.transactions.verify_partitions(*owner, places)
+        verified = context.services.transactions.ask_to_verify(*owner, places)
         verified.when_done(lambda done: answer.resolve(_verdicts(context, done, places)))
     else:
         answer.resolve(dict.fromkeys(places, NONE))
@@ -130,7 +130,7 @@ class _Adding:
         self._left_ms = setting("add.partitions.to.txn.retry.backoff.max.ms")
 
     def begin(self) -> None:
-        added: Deferred[int] = self._context.services.transactions.add_partitions(
+        added: Deferred[int] = self._context.services.transactions.ask_to_add(
             *self._owner, self._places, EPOCH_PER_TRANSACTION
         )
         added.when_done(self._added)

@@ -30,13 +30,17 @@ from ottla.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_PRODUCER_EPOCH,
     NONE,
+    REQUEST_TIMED_OUT,
     TRANSACTION_COORDINATOR_FENCED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.runtime.marker_router import REVOKING_EPOCH, MarkerRouter
 from ottla.runtime.marker_writer import MarkerWriter
+from ottla.runtime.peers import Peers
 from ottla.runtime.shard_host import ShardHost
 from ottla.runtime.shard_loader import Replay
 from ottla.runtime.shard_set import ShardServices, ShardSet
+from ottla.runtime.transaction_questions import Owner, TransactionQuestions
 
 log = logging.getLogger("ottla.runtime")
 
@@ -55,14 +59,37 @@ NOTHING_LEFT = (NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH)
 
 
 class TransactionServices(ShardServices, Protocol):
+    broker_id: int
+
     def new_producer_id(self) -> Deferred[int]: ...
 
 
+class Markers(Protocol):
+    """The way of a marker to its partition; see `MarkerWriter` and `MarkerRouter`."""
+
+    def write(
+        self,
+        topic: str,
+        index: int,
+        marker: Transactional,
+        *,
+        client_version: int = 0,
+        is_repeated: bool = False,
+    ) -> Deferred[int]: ...
+    def revoke(self, topic: str, index: int, producer_id: int) -> Deferred[int]: ...
+
+
 class TransactionCoordinator:
-    def __init__(self, services: TransactionServices, markers: MarkerWriter) -> None:
+    """`peers`: other brokers, which lead some of the partitions and coordinate some of the ids."""
+
+    def __init__(self, services: TransactionServices, markers: MarkerWriter, peers: Peers) -> None:
         self._services = services
         self._config = transaction_config(services.config)
-        self.markers = markers
+        self._local_markers = markers
+        self.markers: Markers = MarkerRouter(
+            services.broker_id, lambda: services.image, markers, peers
+        )
+        self._questions = TransactionQuestions(services.broker_id, self, peers)
         self._shards: ShardSet[TransactionShard] = ShardSet(
             services,
             TRANSACTION_STATE,
@@ -135,10 +162,59 @@ class TransactionCoordinator:
             ),
         )
 
-    def write_marker(
-        self, topic: str, index: int, marker: Transactional, client_version: int
+    def ask_to_add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        client_version: int,
     ) -> Deferred[int]:
-        return self.markers.write(topic, index, marker, client_version=client_version)
+        owner = Owner(transactional_id, producer_id, producer_epoch)
+        return self._questions.add(owner, partitions, client_version)
+
+    def ask_to_verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+    ) -> Deferred[dict[TopicPartition, int]]:
+        owner = Owner(transactional_id, producer_id, producer_epoch)
+        return self._questions.verify(owner, partitions)
+
+    def write_marker(
+        self,
+        topic: str,
+        index: int,
+        marker: Transactional,
+        client_version: int,
+        *,
+        is_repeated: bool = False,
+    ) -> Deferred[int]:
+        if marker.producer_epoch == REVOKING_EPOCH:
+            return self._local_markers.revoke(topic, index, marker.producer_id)
+        written = self._local_markers.write(
+            topic, index, marker, client_version=client_version, is_repeated=is_repeated
+        )
+        return written if written.done else self._in_time(written)
+
+    def _in_time(self, written: Deferred[int]) -> Deferred[int]:
+        """Whoever asked asks for others too: one that can't be committed must not hold them up."""
+        answer: Deferred[int] = Deferred()
+
+        def on_time() -> None:
+            if not answer.done:
+                answer.resolve(REQUEST_TIMED_OUT)
+
+        def done(outcome: Deferred[int]) -> None:
+            timer.cancel()
+            if not answer.done:
+                outcome.tell(answer)
+
+        timer = self._services.timers.call_later(WRITE_TIMEOUT_MS, on_time)
+        written.when_done(done)
+        return answer
 
     def _write(
         self, transactional_id: str, decide: Callable[[TransactionShard], Outcome[R]]
@@ -290,7 +366,7 @@ class _Marking:
     def __init__(
         self,
         services: TransactionServices,
-        writer: MarkerWriter,
+        writer: Markers,
         host: TransactionHost,
         task: MarkerTask,
     ) -> None:

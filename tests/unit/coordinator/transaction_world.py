@@ -171,8 +171,18 @@ class TransactionWorld:
             )
         )
 
+    # The coordinator is here, so whoever asks wherever it is asks here.
+    ask_to_add = add_partitions
+    ask_to_verify = verify_partitions
+
     def write_marker(
-        self, topic: str, index: int, marker: Transactional, client_version: int
+        self,
+        topic: str,
+        index: int,
+        marker: Transactional,
+        client_version: int,
+        *,
+        is_repeated: bool = False,
     ) -> Deferred[int]:
         written: Deferred[int] = Deferred()
         if self.marker_code == 0:

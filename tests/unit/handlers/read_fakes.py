@@ -213,6 +213,7 @@ class FakeServices:
     ) -> None:
         self.broker_id = BROKER_ID
         self.image = image
+        self.inter_broker_listener = LISTENER
         self.config = BrokerConfig(properties or {})
         self.clock = FakeClock()
         self.pool = PoolAtOnce()

@@ -173,7 +173,7 @@ def test_a_yes_to_a_transaction_that_ended_meanwhile_is_asked_again(setting: Set
         asked.append(Deferred())
         return asked[-1]
 
-    cast(Any, setting.world).verify_partitions = verify
+    cast(Any, setting.world).ask_to_verify = verify
     context = Context(cast(Any, setting.services), 3, "test", "PLAINTEXT", 1)
     one = SimpleNamespace(
         partition_index=0, committed_offset=1, committed_leader_epoch=0, committed_metadata=""

@@ -33,11 +33,11 @@ class Coordinator:
     def __init__(self) -> None:
         self.asked: list[Deferred[Any]] = []
 
-    def verify_partitions(self, *asked: Any) -> Deferred[Any]:
+    def ask_to_verify(self, *asked: Any) -> Deferred[Any]:
         self.asked.append(Deferred())
         return self.asked[-1]
 
-    def add_partitions(self, *asked: Any) -> Deferred[Any]:
+    def ask_to_add(self, *asked: Any) -> Deferred[Any]:
         self.asked.append(Deferred())
         return self.asked[-1]
 
