@@ -174,13 +174,18 @@ class ShardHost(Generic[S]):
     def pending_writes(self) -> int:
         return len(self._waiting)
 
+    def _leads(self) -> bool:
+        """Whether what this shard knows is still the newest: another leader may know more."""
+        partition = self.partition
+        return partition.is_leader and partition.leader_epoch == self.leader_epoch
+
     # -- one at a time ----------------------------------------------------------------------
 
     def _submit(self, decide: Callable[[S], Outcome[Any]], answer: Deferred[Any] | None) -> None:
         if self._is_busy:
             self._queue.append((decide, answer))
             return
-        if self._is_closed:
+        if self._is_closed or not self._leads():
             self._refuse(answer, NOT_COORDINATOR)
             return
         self._is_busy = True
@@ -242,7 +247,7 @@ class ShardHost(Generic[S]):
     def _append(self, outcome: Outcome[Any]) -> int:
         partition = self.partition
         held = partition.log
-        if held is None or partition.leader_epoch != self.leader_epoch:
+        if held is None or not self._leads():
             return NOT_LEADER_OR_FOLLOWER
         if not partition.has_enough_in_sync():
             return NOT_ENOUGH_REPLICAS

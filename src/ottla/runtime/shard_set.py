@@ -28,7 +28,7 @@ from ottla.protocol.error_codes import (
     TOPIC_ALREADY_EXISTS,
 )
 from ottla.replication.partition import Partition
-from ottla.runtime.group_coordinator import java_hash
+from ottla.runtime.key_hash import key_hash
 from ottla.runtime.shard_host import HostTimers, Shard, ShardHost
 from ottla.runtime.shard_loader import Replay, ShardLoader
 
@@ -43,6 +43,7 @@ S = TypeVar("S", bound=Shard)
 class ShardServices(Protocol):
     """What a set of shards asks of the broker."""
 
+    broker_id: int
     config: BrokerConfig
     clock: Clock
     timers: Timers
@@ -58,15 +59,15 @@ class ShardServices(Protocol):
 
 
 class ShardSet(Generic[S]):
-    """`make` gives an empty shard for a partition and the way to replay into it; `on_hosted` is
-    told of each that is loaded."""
+    """`make` gives an empty shard for a partition, with timers of its own, and the way to replay
+    into it; `on_hosted` is told of each that is loaded."""
 
     def __init__(
         self,
         services: ShardServices,
         topic: str,
         count_setting: str,
-        make: Callable[[int], tuple[S, Replay]],
+        make: Callable[[int, HostTimers], tuple[S, Replay]],
         on_hosted: Callable[[int, ShardHost[S]], None],
         write_timeout_ms: Callable[[], int],
     ) -> None:
@@ -89,7 +90,7 @@ class ShardSet(Generic[S]):
             count = self._services.config.get_int(self._count_setting)
         else:
             count = len(topic.partitions)
-        return java_hash(key) % count
+        return key_hash(key) % count
 
     def host_of(self, key: str) -> ShardHost[S] | int:
         """The host of the key, or the error code that is owed instead."""
@@ -99,7 +100,13 @@ class ShardSet(Generic[S]):
         host = self._hosts.get(index)
         if host is not None:
             return host
-        return COORDINATOR_LOAD_IN_PROGRESS if index in self._loading else NOT_COORDINATOR
+        if index in self._loading:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        # Ours by the image, which this broker has not acted on in full: its log is being opened.
+        state = self._services.image.partition(self.topic, index)
+        if state is not None and state.leader == self._services.broker_id:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        return NOT_COORDINATOR
 
     def leader_of(self, key: str) -> int:
         """The broker that coordinates the key; -1 while there is none."""
@@ -115,10 +122,10 @@ class ShardSet(Generic[S]):
     def ensure_topic(self) -> Deferred[None]:
         """Done when the topic is there; fails with a ProtocolError if it cannot be."""
         done: Deferred[None] = Deferred()
-        if self.topic in self._services.image.topics:
-            done.resolve(None)
-            return done
         if self._creation is None:
+            if self.topic in self._services.image.topics:
+                done.resolve(None)
+                return done
             self._creation = self._create_topic()
         self._creation.when_done(lambda made: _pass_on(made, done))
         return done
@@ -169,6 +176,10 @@ class ShardSet(Generic[S]):
             partition = wanted.get(index)
             if partition is not host.partition or partition.leader_epoch != host.leader_epoch:
                 self._hosts.pop(index).close()
+        for index, epoch in list(self._loading.items()):
+            partition = wanted.get(index)
+            if partition is None or partition.leader_epoch != epoch:
+                del self._loading[index]
         for index, partition in wanted.items():
             if index not in self._hosts and self._loading.get(index) != partition.leader_epoch:
                 self._load(index, partition)
@@ -180,10 +191,14 @@ class ShardSet(Generic[S]):
 
     def _load(self, index: int, partition: Partition) -> None:
         epoch = self._loading[index] = partition.leader_epoch
+        timers = HostTimers(self._services.timers)
 
         def loaded(outcome: Deferred[S]) -> None:
             if self._is_closed or self._loading.get(index) != epoch:
-                return  # it is led by another by now, or again by us
+                # It is led by another by now, or again by us: what was loaded is of no use.
+                if outcome.error() is None:
+                    outcome.result().unload()
+                return
             try:
                 shard = outcome.result()
             except (OttlaError, OSError, IndexError) as failure:
@@ -191,12 +206,11 @@ class ShardSet(Generic[S]):
                 self._services.timers.call_later(LOAD_RETRY_MS, lambda: self._retry(index))
                 return
             del self._loading[index]
-            timers = HostTimers(self._services.timers)
             host = ShardHost(partition, shard, self._services, timers, self._write_timeout_ms)
             self._hosts[index] = host
             self._on_hosted(index, host)
 
-        loader = ShardLoader(self._services.pool, lambda: self._make(index))
+        loader = ShardLoader(self._services.pool, lambda: self._make(index, timers))
         loader.load(partition).when_done(loaded)
 
     def _retry(self, index: int) -> None:

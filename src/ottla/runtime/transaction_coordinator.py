@@ -37,7 +37,7 @@ from ottla.protocol.error_codes import (
 from ottla.runtime.marker_router import REVOKING_EPOCH, MarkerRouter
 from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.peers import Peers
-from ottla.runtime.shard_host import ShardHost
+from ottla.runtime.shard_host import HostTimers, ShardHost
 from ottla.runtime.shard_loader import Replay
 from ottla.runtime.shard_set import ShardServices, ShardSet
 from ottla.runtime.transaction_questions import Owner, TransactionQuestions
@@ -278,7 +278,7 @@ class TransactionCoordinator:
                 tick.cancel()
         self._shards.close()
 
-    def _new_shard(self, index: int) -> tuple[TransactionShard, Replay]:
+    def _new_shard(self, index: int, timers: HostTimers) -> tuple[TransactionShard, Replay]:
         shard = TransactionShard(
             config=self._config,
             clock=self._services.clock,
