@@ -111,8 +111,12 @@ def test_a_cluster_of_three_and_what_is_done_to_it(shell: Shell) -> None:
     addresses = ",".join(broker["address"] for broker in status["brokers"])
     connection = Connection(addresses, {}, SECONDS_MAX)
     connection.create_topic(NewTopic("orders", 6))
-    connection.refresh()
-    assert [topic.replication_factor for topic in connection.topics()] == [3]
+
+    def replication_factors() -> list[int]:
+        connection.refresh()
+        return [topic.replication_factor for topic in connection.topics()]
+
+    wait_until(lambda: replication_factors() == [3], "the broker that is asked knows it")
     wait_until(lambda: [one["leads"] for one in shell.brokers()] == [2, 2, 2], "two each")
 
     shell.do("pause", 1)

@@ -103,8 +103,8 @@ class Supervisor:
         while self._zookeeper is not None:
             await asyncio.sleep(ZOOKEEPER_LOOK_S)
             for address in self._zookeeper.revive():
-                tell(f"ZooKeeper at {address} had ended: started again")
                 self._write_state()
+                tell(f"ZooKeeper at {address} had ended: started again")
 
     # -- commands ---------------------------------------------------------------------------
 

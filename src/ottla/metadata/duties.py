@@ -90,15 +90,18 @@ class Duties:
         writes = PartitionWrites(image)
         done = Done(dead)
         mover = _Mover(image, dead, settings, writes)
-        topics = image.topics if dead else list(self._topics)
-        for name in topics:
-            topic = image.topics.get(name)
-            moved = [] if topic is None else list(mover.move(topic))
-            done.moved += moved
+        # Who has no leader at all comes first.
+        for only_leaderless in (True, False):
+            for name in image.topics if dead else list(self._topics):
+                topic = image.topics.get(name)
+                moved = [] if topic is None else list(mover.move(topic, only_leaderless))
+                done.moved += moved
+                if writes.is_full():
+                    break
+                if not moved and not dead and not only_leaderless:
+                    del self._topics[name]
             if writes.is_full():
                 break
-            if not moved and not dead:
-                del self._topics[name]
         gone = [Gone(paths.broker_id(broker)) for broker in dead]
         if not gone and writes.is_empty():
             return None
@@ -132,9 +135,11 @@ class _Mover:
         self._may_lead = {one for one in self._present if image.may_lead(one)}
         self._unclean = image.unclean_brokers()
 
-    def move(self, topic: TopicImage) -> Iterator[Moved]:
-        """What is due in one topic, until the commit is full."""
+    def move(self, topic: TopicImage, only_leaderless: bool) -> Iterator[Moved]:
+        """What is due in one topic, until the commit is full; each partition once."""
         for index, state in topic.partitions.items():
+            if only_leaderless == (state.leader in self._present):
+                continue
             if is_well(state, self._present, self._unclean):
                 continue
             in_sync_min = self._settings.min_in_sync(topic)

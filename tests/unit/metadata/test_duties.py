@@ -150,6 +150,20 @@ def test_a_commit_holds_two_hundred_partitions() -> None:
     assert all(one.leader == 2 for one in controller.cluster.image.topics["t"].partitions.values())
 
 
+def test_who_has_no_leader_comes_first() -> None:
+    cluster = Cluster(brokers=(1, 2, 3))
+    cluster.create_on("a", *[(2, 1, 3)] * 250)
+    cluster.create_on("b", *[(1, 2, 3)] * 50)
+    controller = Controller(cluster)
+    end(cluster, 1)
+    controller.duties.on_liveness(frozenset({2, 3}))
+    decision = controller.duties.next(SETTINGS)
+    assert decision is not None
+    assert [moved.topic for moved in decision.response.moved] == ["b"] * 50 + ["a"] * 150
+    controller.work()
+    assert controller.commits == 2
+
+
 def test_a_commit_stays_far_below_what_zookeeper_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert partition_writes.BYTES_MAX == 256 * 1024
     monkeypatch.setattr(partition_writes, "BYTES_MAX", 10_000)
