@@ -272,10 +272,10 @@ class RemoteDoor:
         self._network = network
         self._coordinator = coordinator
 
-    def add_partitions(self, *asked: Any) -> Deferred[int]:
+    def ask_to_add(self, *asked: Any) -> Deferred[int]:
         return self._ask(lambda: self._coordinator.add_partitions(*asked))
 
-    def verify_partitions(self, *asked: Any) -> Deferred[dict[TopicPartition, int]]:
+    def ask_to_verify(self, *asked: Any) -> Deferred[dict[TopicPartition, int]]:
         return self._ask(lambda: self._coordinator.verify_partitions(*asked))
 
     def _ask(self, act: Callable[[], Deferred[R]]) -> Deferred[R]:
