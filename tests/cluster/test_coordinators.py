@@ -154,8 +154,10 @@ def test_a_group_and_a_transaction_survive_their_coordinators(cluster: Cluster) 
         coordinator = coordinator_of(cluster, topic, key)
         cluster.kill(coordinator)
         until(
-            lambda topic=topic, key=key, coordinator=coordinator: coordinator_of(cluster, topic, key)  # type: ignore[misc]
-            not in (-1, coordinator),
+            lambda topic=topic, key=key, coordinator=coordinator: (
+                coordinator_of(cluster, topic, key)  # type: ignore[misc]
+                not in (-1, coordinator)
+            ),
             "another coordinator",
         )
         if topic == "__transaction_state":
