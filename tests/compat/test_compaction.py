@@ -137,7 +137,8 @@ def test_kafka_reads_what_our_cleaner_wrote(java: JavaHost, make_node: MakeNode)
     assert KEYS // 2 <= sum(offset < end for offset in offsets) <= 2 * KEYS
     indexes = [path for path in directory.iterdir() if path.suffix in (".index", ".timeindex")]
     text = dump(java, "--index-sanity-check", files=indexes)
-    assert text.count("passed sanity check.") == len(indexes)
+    # The index of a short last segment has no entry yet, and nothing to check.
+    assert text.count("passed sanity check.") + text.count(".index is empty.") == len(indexes), text
     assert "Mismatches" not in dump(java, "--verify-index-only", files=indexes)
 
     kafka = make_node(BROKER, kind=KafkaNode)

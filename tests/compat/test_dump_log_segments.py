@@ -70,7 +70,8 @@ def test_kafka_reads_our_files(java: JavaHost, make_node: MakeNode) -> None:
         assert f"compresscodec: {codec}" in text
     indexes = [path for path in directory.iterdir() if path.suffix in (".index", ".timeindex")]
     text = dump(java, "--index-sanity-check", files=indexes)
-    assert text.count("passed sanity check.") == len(indexes)
+    # The index of a short last segment has no entry yet, and nothing to check.
+    assert text.count("passed sanity check.") + text.count(".index is empty.") == len(indexes), text
     text = dump(java, "--verify-index-only", files=indexes)
     assert "Mismatches" not in text
     text = dump(java, files=indexes)
