@@ -92,6 +92,8 @@ def test_describing_shows_where_things_are(ottla: Ottla) -> None:
         "in_sync": [leader],
         "earliest_offset": 0,
         "latest_offset": 0,
+        "high_watermark": 0,
+        "lags": [0],
         "size_bytes": 0,
     }
     assert (written["latest_offset"], written["leader_epoch"]) == (2, 0)

@@ -1,8 +1,8 @@
-"""How many bytes the leaders hold of each partition (DescribeLogDirs).
+"""What each broker holds of each partition, and how far it is behind (DescribeLogDirs).
 
 The client library has no call for it, so this asks each broker itself: one plain request over one
-connection. A size is worth showing, never worth failing for: where a broker cannot be asked (TLS,
-no answer, not allowed) the size stays unknown.
+connection. It is worth showing, never worth failing for: what a broker holds that cannot be asked
+(TLS, no answer, not allowed, away) stays unknown.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import MalformedRequest
 from ottla.base.ids import TopicPartition
@@ -28,27 +28,38 @@ REQUEST_HEADER = struct.Struct(f">hhih{len(CLIENT_ID)}s")
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 
 
-def log_sizes(connection: Connection, places: Sequence[TopicPlace]) -> dict[TopicPartition, int]:
+class HeldReplica(NamedTuple):
+    size_bytes: int
+    lag: int
+    """Records below the watermark, as far as it has heard of that, which it does not have yet."""
+
+
+Held = dict[TopicPartition, dict[int, HeldReplica]]
+"""By partition, then by broker; who could not be asked is missing."""
+
+
+def held_replicas(connection: Connection, places: Sequence[TopicPlace]) -> Held:
     if not connection.plaintext:
         return {}
-    led: dict[int, set[TopicPartition]] = {}
+    wanted: dict[int, set[TopicPartition]] = {}
     for topic in places:
         for partition in topic.partitions:
-            if partition.leader is not None:
-                led.setdefault(partition.leader, set()).add((topic.name, partition.partition))
+            for broker in partition.replicas:
+                wanted.setdefault(broker, set()).add((topic.name, partition.partition))
     addresses = connection.broker_addresses()
-    sizes: dict[TopicPartition, int] = {}
-    for broker, partitions in led.items():
+    held: Held = {}
+    for broker, partitions in sorted(wanted.items()):
         if broker in addresses:
-            held = sizes_on(addresses[broker], partitions, connection.timeout_s)
-            sizes.update({one: size for one, size in held.items() if one in partitions})
-    return sizes
+            found = held_by(addresses[broker], partitions, connection.timeout_s)
+            for one in partitions & found.keys():
+                held.setdefault(one, {})[broker] = found[one]
+    return held
 
 
-def sizes_on(
+def held_by(
     address: Address, partitions: set[TopicPartition], timeout_s: float
-) -> dict[TopicPartition, int]:
-    # The schemas take 60 ms to load: only for those who ask for sizes.
+) -> dict[TopicPartition, HeldReplica]:
+    # The schemas take 60 ms to load: only for those who ask.
     from ottla.protocol import messages  # noqa: PLC0415
 
     by_topic: dict[str, list[int]] = {}
@@ -66,7 +77,9 @@ def sizes_on(
     except (OSError, MalformedRequest):
         return {}
     return {
-        (topic.name, partition.partition_index): partition.partition_size
+        (topic.name, partition.partition_index): HeldReplica(
+            partition.partition_size, partition.offset_lag
+        )
         for directory in answer.results
         for topic in directory.topics
         for partition in topic.partitions

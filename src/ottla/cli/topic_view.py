@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.ids import TopicPartition
-from ottla.cli.log_sizes import log_sizes
+from ottla.cli.log_sizes import Held, held_replicas
 from ottla.cli.model import FoundOffset, PartitionPlace, TopicPlace
 from ottla.cli.output import Size, plural
 from ottla.cli.tables import print_table
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 Offsets = Mapping[TopicPartition, FoundOffset | None]
 
 
+class Known(NamedTuple):
+    """What the brokers said of all partitions that are shown."""
+
+    earliest: Offsets
+    latest: Offsets
+    watermarks: Offsets
+    held: Held
+
+
 def describe_topics(connection: Connection, names: Sequence[str]) -> list[dict[str, Any]]:
     places = connection.places(list(dict.fromkeys(names)))
     led = [
@@ -26,15 +35,14 @@ def describe_topics(connection: Connection, names: Sequence[str]) -> list[dict[s
         for partition in topic.partitions
         if partition.leader is not None
     ]
-    earliest = connection.offsets(dict.fromkeys(led, "earliest"))
-    latest = connection.offsets(dict.fromkeys(led, "latest"))
-    sizes = log_sizes(connection, places)
+    known = Known(
+        earliest=connection.offsets(dict.fromkeys(led, "earliest")),
+        latest=connection.offsets(dict.fromkeys(led, "latest")),
+        watermarks=connection.offsets(dict.fromkeys(led, "latest"), committed=False),
+        held=held_replicas(connection, places),
+    )
     return [
-        _topic(
-            connection,
-            topic,
-            [_partition(topic.name, one, earliest, latest, sizes) for one in topic.partitions],
-        )
+        _topic(connection, topic, [_partition(topic.name, one, known) for one in topic.partitions])
         for topic in places
     ]
 
@@ -58,15 +66,13 @@ def _topic(
     }
 
 
-def _partition(
-    topic: str,
-    place: PartitionPlace,
-    earliest: Offsets,
-    latest: Offsets,
-    sizes: Mapping[TopicPartition, int],
-) -> dict[str, Any]:
+def _partition(topic: str, place: PartitionPlace, known: Known) -> dict[str, Any]:
     key = (topic, place.partition)
-    first, last = earliest.get(key), latest.get(key)
+    first, last, mark = (
+        offsets.get(key) for offsets in (known.earliest, known.latest, known.watermarks)
+    )
+    held = known.held.get(key, {})
+    leaders = None if place.leader is None else held.get(place.leader)
     return {
         "partition": place.partition,
         "leader": place.leader,
@@ -75,7 +81,9 @@ def _partition(
         "in_sync": place.in_sync,
         "earliest_offset": None if first is None else first.offset,
         "latest_offset": None if last is None else last.offset,
-        "size_bytes": sizes.get(key),
+        "high_watermark": None if mark is None else mark.offset,
+        "lags": [held[one].lag if one in held else None for one in place.replicas],
+        "size_bytes": None if leaders is None else leaders.size_bytes,
     }
 
 
@@ -93,7 +101,8 @@ def show_topics(topics: Sequence[Mapping[str, Any]]) -> None:
         for name, value in topic["configs"].items():
             sys.stdout.write(f"  {name}={value}\n")
         print_table(
-            ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST", "LATEST", "SIZE"],
+            ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST"]
+            + ["WATERMARK", "LAG", "SIZE"],
             [_row(partition) for partition in topic["partitions"]],
         )
 
@@ -107,7 +116,8 @@ def _row(partition: Mapping[str, Any]) -> list[object]:
         ",".join(map(str, partition["replicas"])),
         ",".join(map(str, partition["in_sync"])),
         partition["earliest_offset"],
-        partition["latest_offset"],
+        partition["high_watermark"],
+        ",".join("?" if lag is None else str(lag) for lag in partition["lags"]),
         None if size is None else Size(size),
     ]
 

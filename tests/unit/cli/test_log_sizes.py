@@ -1,4 +1,4 @@
-"""Goal: sizes of the leaders' partitions are read off a broker's answer, and no broker that
+"""Goal: sizes and lags of replicas are read off a broker's answer, and no broker that
 misbehaves makes a command fail.
 Method: a socket that answers once with prepared bytes.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ottla.cli.log_sizes import VERSION, log_sizes
+from ottla.cli.log_sizes import VERSION, HeldReplica, held_replicas
 from ottla.cli.model import Address, PartitionPlace, TopicPlace
 from ottla.protocol import api_keys, messages
 
@@ -66,7 +66,7 @@ def sizes_answer(frame: bytes) -> bytes:
     api_key, version, correlation_id, client_id_size = struct.unpack_from(">hhih", frame)
     assert (api_key, version) == (api_keys.DESCRIBE_LOG_DIRS, VERSION)
     request = messages.decode_request(api_key, version, frame[10 + client_id_size :])
-    assert [(topic.topic, topic.partitions) for topic in request.topics] == [("orders", [0])]
+    assert [(topic.topic, topic.partitions) for topic in request.topics] == [("orders", [0, 1, 2])]
     body = messages.encode_response(
         api_key,
         version,
@@ -76,7 +76,12 @@ def sizes_answer(frame: bytes) -> bytes:
                 {
                     "error_code": 0,
                     "log_dir": "/data",
-                    "topics": [{"name": "orders", "partitions": [held(0, 77), held(1, 88)]}],
+                    "topics": [
+                        {
+                            "name": "orders",
+                            "partitions": [held(0, 77, 0), held(1, 88, 5), held(9, 1, 0)],
+                        }
+                    ],
                 }
             ],
         },
@@ -84,20 +89,23 @@ def sizes_answer(frame: bytes) -> bytes:
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
 
-def held(partition: int, size: int) -> dict[str, object]:
+def held(partition: int, size: int, lag: int) -> dict[str, object]:
     return {
         "partition_index": partition,
         "partition_size": size,
-        "offset_lag": 0,
+        "offset_lag": lag,
         "is_future_key": False,
     }
 
 
-def test_the_leaders_size_counts() -> None:
-    # Broker 1 holds a replica of partition 1 too, but does not lead it; broker 2 is not there.
+def test_what_each_broker_says_of_its_replicas() -> None:
+    # Broker 1 says nothing of partition 2, and something that nobody asked for; 2 is not there.
     with a_broker(sizes_answer) as address:
-        found = log_sizes(StubConnection({1: address}), PLACES)  # type: ignore[arg-type]
-    assert found == {("orders", 0): 77}
+        found = held_replicas(StubConnection({1: address}), PLACES)  # type: ignore[arg-type]
+    assert found == {
+        ("orders", 0): {1: HeldReplica(77, 0)},
+        ("orders", 1): {1: HeldReplica(88, 5)},
+    }
 
 
 @pytest.mark.parametrize(
@@ -113,9 +121,9 @@ def test_the_leaders_size_counts() -> None:
 )
 def test_a_broker_that_misbehaves_leaves_sizes_unknown(answer: bytes) -> None:
     with a_broker(lambda frame: answer) as address:
-        assert log_sizes(StubConnection({1: address}), PLACES) == {}  # type: ignore[arg-type]
+        assert held_replicas(StubConnection({1: address}), PLACES) == {}  # type: ignore[arg-type]
 
 
 def test_nobody_is_asked_over_tls() -> None:
     connection = StubConnection({1: Address("no-such-host.invalid", 1)}, plaintext=False)
-    assert log_sizes(connection, PLACES) == {}  # type: ignore[arg-type]
+    assert held_replicas(connection, PLACES) == {}  # type: ignore[arg-type]
