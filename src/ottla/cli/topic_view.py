@@ -15,6 +15,10 @@ from ottla.cli.tables import print_table
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
 
+COLUMNS = (
+    *("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC"),
+    *("EARLIEST", "WATERMARK", "LAG", "SIZE"),
+)
 Offsets = Mapping[TopicPartition, FoundOffset | None]
 
 
@@ -101,8 +105,7 @@ def show_topics(topics: Sequence[Mapping[str, Any]]) -> None:
         for name, value in topic["configs"].items():
             sys.stdout.write(f"  {name}={value}\n")
         print_table(
-            ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "EARLIEST"]
-            + ["WATERMARK", "LAG", "SIZE"],
+            COLUMNS,
             [_row(partition) for partition in topic["partitions"]],
         )
 

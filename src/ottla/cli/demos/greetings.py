@@ -20,7 +20,7 @@ from ottla.cli.demos.tally import Figures, Tally
 from ottla.cli.demos.teller import Teller
 from ottla.cli.failure import Failure
 from ottla.cli.log_dump import Batch, dump
-from ottla.cli.log_sizes import log_sizes
+from ottla.cli.log_sizes import held_replicas
 from ottla.cli.model import NewTopic, RecordToSend, SenderSettings
 from ottla.cli.output import Size
 
@@ -111,8 +111,12 @@ class Greetings:
     def _stored(self) -> None:
         if self._stage.data is None:
             places = self._stage.connection.places([TOPIC])
-            size = log_sizes(self._stage.connection, places).get((TOPIC, 0))
-            held = "an unknown number of bytes" if size is None else str(Size(size))
+            leader = places[0].partitions[0].leader
+            found = held_replicas(self._stage.connection, places).get((TOPIC, 0), {})
+            replica = None if leader is None else found.get(leader)
+            held = (
+                "an unknown number of bytes" if replica is None else str(Size(replica.size_bytes))
+            )
             self._teller.command(f"ottla topic describe {TOPIC}")
             self._teller.verdict(f"the leader of {TOPIC}-0 holds {held}")
             return
