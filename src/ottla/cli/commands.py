@@ -15,6 +15,7 @@ MODULES = {
     "serve": "ottla.cli.serve_command",
     "cluster": "ottla.cli.cluster",
     "topic": "ottla.cli.topic",
+    "reassign": "ottla.cli.reassign",
     "produce": "ottla.cli.produce",
     "consume": "ottla.cli.consume",
     "group": "ottla.cli.group",

@@ -22,6 +22,7 @@ COMMANDS = [
     "topic records",
     "config describe",
     "config alter",
+    *(f"reassign {name}" for name in ("generate", "execute", "verify", "status", "cancel")),
     *(f"cluster {name}" for name in ("up", "status", "stop", "kill", "pause", "resume")),
     *(f"cluster {name}" for name in ("start", "down", "adopt")),
     "produce",
@@ -114,6 +115,7 @@ def test_wrong_usage(arguments: str, told: str, capsys: pytest.CaptureFixture[st
     "command",
     [
         "topic list",
+        "reassign status",
         "consume t",
         "consume t -g g",
         "produce t",
