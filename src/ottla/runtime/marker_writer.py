@@ -75,7 +75,8 @@ class MarkerWriter:
             return _done(code)
         # With an epoch per transaction, even one that was only late is known by its epoch.
         is_known = is_repeated or client_version >= EPOCH_PER_TRANSACTION
-        if is_known and _is_ended(partition.log, marker):
+        is_fenced = _is_of_older_coordinator(partition.log, marker)  # the log refuses it
+        if is_known and not is_fenced and _is_ended(partition.log, marker):
             # It is there, but a leader that dies now may take it along.
             partition.log.producers.admissions.revoke(marker.producer_id)
             return self._kept(partition, partition.log, partition.log.log_end_offset - 1)
@@ -154,6 +155,11 @@ def _is_ended(held: PartitionLog, marker: Transactional) -> bool:
         # With its last marker, a producer was forgotten; or it never wrote anything here.
         return marker.producer_epoch == EPOCH_MAX
     return entry.epoch == marker.producer_epoch and entry.transaction_first_offset == NO_TRANSACTION
+
+
+def _is_of_older_coordinator(held: PartitionLog, marker: Transactional) -> bool:
+    entry = held.producers.entries.get(marker.producer_id)
+    return entry is not None and marker.coordinator_epoch < entry.coordinator_epoch
 
 
 def _epoch_refusal(held: PartitionLog, marker: Transactional, client_version: int) -> int:

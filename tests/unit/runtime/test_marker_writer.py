@@ -107,6 +107,7 @@ def test_of_an_epoch_or_a_coordinator_of_before(setting: Setting) -> None:
     assert setting.write(2) == 47
     assert setting.write(3, coordinator_epoch=5) == 0
     assert setting.write(3, coordinator_epoch=4) == 52
+    assert setting.write(3, coordinator_epoch=4, is_repeated=True) == 52
     assert setting.log.log_end_offset == 2
 
 
