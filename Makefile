@@ -17,7 +17,7 @@ ARGS ?=
 # Processes that run the tests; one would leave the other cores idle while it waits for a JVM.
 JOBS ?= 2
 
-.PHONY: help setup run test-setup test unit compat lint format bench chaos sim kafka-jars kcat \
+.PHONY: help setup run test-setup test unit compat lint format bench bench-clients chaos sim kafka-jars kcat \
 	coverage-table lock wheel clean
 
 help: ## This list
@@ -100,6 +100,9 @@ chaos: test-setup ## kill -9, crash states, clients behind a bad network, at ful
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)
+
+bench-clients: test-setup ## Our Python client against the others, on one broker (QUICK=1: a tenth)
+	@$(BIN)/python -m bench.by_client $(if $(QUICK),--quick) $(ARGS)
 
 # ------------------------------------------------------------------------------------ maintenance
 coverage-table: setup ## Write docs/reference/api-coverage.md anew from the handlers

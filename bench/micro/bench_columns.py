@@ -19,13 +19,12 @@ from ottla.client.columns.encode import Encoder, RowColumns, cut_by_size
 from ottla.client.columns.partitioning import murmur2_of
 from ottla.client.columns.table import FetchedBlocks, table_of
 from ottla.client.fetch_batches import FetchedBatches, RecordBlock
-from ottla.client.fetch_records import Deserializers, records_of
+from ottla.client.fetch_records import read_records
 from ottla.records import batch_view
 from ottla.records.batch_builder import RecordToWrite, build_batch
 
 NOW_MS = 1_700_000_000_000
 ROUNDS = 20
-PLAIN = Deserializers(None, None)
 
 
 def best_seconds(work: Callable[[], object]) -> float:
@@ -68,7 +67,7 @@ def decoding(name: str, batches: list[bytes], records: int) -> None:
     data = b"".join(batches)
     plain = best_seconds(lambda: [list(batch_view.records_of(one, 1 << 24)) for one in batches])
     table = best_seconds(lambda: table_of([FetchedBlocks("t", 0, 0, blocks_in(data))]))
-    objects = best_seconds(lambda: records_of(("t", 0), blocks_in(data), 0, PLAIN))
+    objects = best_seconds(lambda: read_records(("t", 0), blocks_in(data), 0).some(0, 1 << 30))
     show(f"table of {name}", table, records, plain)
     show(f"records of {name}", objects, records, plain)
 

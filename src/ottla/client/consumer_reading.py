@@ -11,7 +11,13 @@ from typing import NamedTuple
 from ottla.base.errors import ProtocolError
 from ottla.client.consumer_errors import CorruptBatchError
 from ottla.client.fetch_queue import FetchedItem
-from ottla.client.fetch_records import Deserializers, Record, records_of
+from ottla.client.fetch_records import (
+    Deserializers,
+    Record,
+    RecordRun,
+    deserialized,
+    read_records,
+)
 from ottla.records.batch_header import LEADER_EPOCH, RECORD_COUNT
 
 DECODED_AT_ONCE = 4_096
@@ -40,10 +46,10 @@ def take_records(item: FetchedItem, count_max: int, deserializers: Deserializers
 class _Decoded:
     """Records that wait, and where the partition stands behind the last of them."""
 
-    __slots__ = ("at", "end", "epoch", "records")
+    __slots__ = ("at", "end", "epoch", "run")
 
-    def __init__(self, records: list[Record], end: int, epoch: int) -> None:
-        self.records = records
+    def __init__(self, run: RecordRun, end: int, epoch: int) -> None:
+        self.run = run
         self.at = 0
         self.end = end
         self.epoch = epoch
@@ -52,26 +58,30 @@ class _Decoded:
 def _take(item: FetchedItem, count_max: int, deserializers: Deserializers) -> Taken:
     decoded = item.cached
     if item.cached_for is not _FOR_RECORDS or not isinstance(decoded, _Decoded):
-        decoded = _decode(item, deserializers)
-    records = decoded.records[decoded.at : decoded.at + count_max]
+        decoded = _decode(item)
+        if decoded is None:
+            return Taken([], _end_of(item, item.state.position or 0), -1, True)
+    records = deserialized(decoded.run.some(decoded.at, decoded.at + count_max), deserializers)
     decoded.at += len(records)
-    if decoded.at < len(decoded.records):
+    if decoded.at < len(decoded.run):
         item.cached, item.cached_for = decoded, _FOR_RECORDS
         last = records[-1]
         item.drop_blocks_before(last.offset + 1)
         return Taken(records, last.offset + 1, last.leader_epoch, False)
     item.cached = item.cached_for = None
     item.blocks.clear()
-    batches = item.batches
-    is_done = batches is None or batches.next_block() is None
-    # What was passed over at the end (markers, aborted records) has been handed out, too.
-    end = batches.position if is_done and batches is not None else decoded.end
+    is_done = item.batches is None or item.batches.next_block() is None
+    end = _end_of(item, decoded.end) if is_done else decoded.end
     return Taken(records, end, decoded.epoch, is_done)
 
 
-def _decode(item: FetchedItem, deserializers: Deserializers) -> _Decoded:
+def _end_of(item: FetchedItem, position: int) -> int:
+    """What was passed over at the end (markers, aborted records) has been handed out, too."""
+    return position if item.batches is None else item.batches.position
+
+
+def _decode(item: FetchedItem) -> _Decoded | None:
     """The blocks that are open, or else the next ones."""
-    position = item.state.position or 0
     count = sum(block.header[RECORD_COUNT] for block in item.blocks)
     if count < DECODED_AT_ONCE:
         for block in item.more_blocks():
@@ -79,7 +89,7 @@ def _decode(item: FetchedItem, deserializers: Deserializers) -> _Decoded:
             if count >= DECODED_AT_ONCE:
                 break
     if not item.blocks:
-        return _Decoded([], position, -1)
+        return None
     blocks = list(item.blocks)
-    records = records_of(item.state.key, blocks, position, deserializers)
-    return _Decoded(records, blocks[-1].next_offset(), blocks[-1].header[LEADER_EPOCH])
+    run = read_records(item.state.key, blocks, item.state.position or 0)
+    return _Decoded(run, blocks[-1].next_offset(), blocks[-1].header[LEADER_EPOCH])
