@@ -39,12 +39,19 @@ def topics(broker: Broker, request: pytest.FixtureRequest) -> Topics:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def crash_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that Spark's processes look into: see `ottla.spark.crash_points`."""
+    return tmp_path_factory.mktemp("crashes")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, crash_plan: Path) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     from ottla.spark.session import LOCAL_CHECKPOINTS
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["OTTLA_SPARK_CRASH"] = str(crash_plan)
     os.environ.pop("SPARK_HOME", None)
     warehouse = tmp_path_factory.mktemp("warehouse")
     settings = {
@@ -60,7 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
+    builder = SparkSession.builder.master("local[2,3]").appName("ottla-tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

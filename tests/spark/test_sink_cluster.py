@@ -23,7 +23,7 @@ from ottla.testing import Broker
 from tests.spark.topics import Topics
 
 # Every call in `make chaos`; here every fourth, as the unit tests take each of them.
-STEP = int(os.environ.get("OTTLA_SPARK_DEATH_STEP", "4"))
+STEP = 1 if "OTTLA_SPARK_FULL" in os.environ else 4
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """Places where a test may let the sink die: named in the environment, silent otherwise.
 
-OTTLA_SPARK_CRASH is `point`, `point@batch` or several of them with commas, each with an action
-after a colon: `kill` (the process kills itself, as a lost executor does), `stall` (it waits until
-its mark is taken away, while the test kills whom it likes) or `raise`. Each happens once: a mark
-`point` in the directory OTTLA_SPARK_CRASH_MARKS says that it has.
+OTTLA_SPARK_CRASH names a directory. Its file `plan` is `point`, `point@batch` or several of them
+with commas, each with an action after a colon: `kill` (the process kills itself, as a lost executor
+does), `stall` (it waits until its mark is taken away, while the test kills whom it likes) or
+`raise`. Each happens once: a file `point` says that it has.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _LOOK_SECONDS = 0.05
 
 
 def crash_point(name: str, batch: int) -> None:
-    wanted = os.environ.get("OTTLA_SPARK_CRASH")
-    if wanted is None:
+    directory = os.environ.get("OTTLA_SPARK_CRASH")
+    if directory is None:
         return
-    for entry in wanted.split(","):
-        where, _, action = entry.partition(":")
+    plan = Path(directory) / "plan"
+    for entry in plan.read_text().split(",") if plan.exists() else ():
+        where, _, action = entry.strip().partition(":")
         point, _, number = where.partition("@")
         if point == name and (not number or int(number) == batch):
-            _crash(name, action)
+            _crash(Path(directory) / name, action)
 
 
-def _crash(name: str, action: str) -> None:
-    mark = Path(os.environ["OTTLA_SPARK_CRASH_MARKS"]) / name
+def _crash(mark: Path, action: str) -> None:
+    name = mark.name
     try:
         # Whole at once: who sees the mark can read in it who waits.
         draft = mark.with_name(f"{name}.{os.getpid()}")
