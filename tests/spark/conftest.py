@@ -48,7 +48,7 @@ def crash_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(tmp_path_factory: pytest.TempPathFactory, crash_plan: Path) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    from ottla.spark.session import LOCAL_CHECKPOINTS
+    from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["OTTLA_SPARK_CRASH"] = str(crash_plan)
@@ -56,6 +56,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, crash_plan: Path) -> Iterato
     warehouse = tmp_path_factory.mktemp("warehouse")
     settings = {
         **LOCAL_CHECKPOINTS,
+        **PATIENCE,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # A short life: what a JIT spends on code that runs for a minute never comes back.

@@ -8,16 +8,30 @@ from typing import Any
 import pytest
 
 from ottla.testing import Broker
+from tests.spark.queries import run_to_the_end
 from tests.spark.topics import Topics
-
-SECONDS_MAX = 300
 
 
 def copy(
     spark: Any, broker: Broker, checkpoint: Path, source: str, target: str, **options: str
 ) -> Any:
     """Copies what is there from topic to topic, to its end."""
-    query = (
+
+    def start() -> Any:
+        return _copying(spark, broker, checkpoint, source, target, options)
+
+    return run_to_the_end(start)
+
+
+def _copying(
+    spark: Any,
+    broker: Broker,
+    checkpoint: Path,
+    source: str,
+    target: str,
+    options: dict[str, str],
+) -> Any:
+    return (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", broker.bootstrap)
         .option("subscribe", source)
@@ -33,8 +47,6 @@ def copy(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(SECONDS_MAX)
-    return query
 
 
 def test_a_query_writes_every_row_once_over_restarts_and_repeated_batches(

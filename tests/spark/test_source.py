@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,8 @@ import pytest
 
 import ottla.spark
 from ottla.testing import Broker
+from tests.spark.queries import run_to_the_end, until
 from tests.spark.topics import Topics
-
-SECONDS_MAX = 300
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
-        time.sleep(0.1)
 
 
 def test_code_for_the_stock_connector_runs_under_another_name(
@@ -82,8 +73,8 @@ def test_a_query_goes_on_where_it_ended_and_its_group_with_it(
     group = topics("query")
     progress: list[Any] = []
 
-    def run() -> None:
-        query = (
+    def start() -> Any:
+        return (
             spark.readStream.format("ottla")
             .option("kafka.bootstrap.servers", broker.bootstrap)
             .option("kafka.group.id", group)
@@ -98,8 +89,9 @@ def test_a_query_goes_on_where_it_ended_and_its_group_with_it(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(SECONDS_MAX)
-        progress.extend(query.recentProgress)
+
+    def run() -> None:
+        progress.extend(run_to_the_end(start).recentProgress)
 
     try:
         run()

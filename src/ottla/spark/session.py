@@ -13,3 +13,7 @@ LOCAL_CHECKPOINTS: Final = {
     ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+
+# How long Spark and its Python processes wait for each other's first word: on a busy machine a
+# process may need more than the usual 15 seconds to come to that.
+PATIENCE = {"spark.python.authenticate.socketTimeout": "10m"}
