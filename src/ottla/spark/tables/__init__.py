@@ -1,0 +1,1 @@
+"""Files and tables as sinks: every batch once, and with it the offsets that it holds."""

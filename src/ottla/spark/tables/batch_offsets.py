@@ -1,0 +1,39 @@
+"""Which offsets a batch ends at: what Spark has written into the checkpoint before it began."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ottla.spark.errors import OffsetError
+from ottla.spark.offsets import NOTES, position_of
+
+
+def offsets_of_batch(checkpoint: str, batch: int) -> dict[str, dict[str, int]]:
+    """By topic and partition, of all sources of ours; empty where there are none."""
+    return merged(_read(checkpoint, batch))
+
+
+def merged(text: str) -> dict[str, dict[str, int]]:
+    """`text` is a file of Spark's offset log: a version, the batch's notes, a line a source."""
+    found: dict[str, dict[str, int]] = {}
+    for line in text.splitlines()[2:]:
+        try:
+            given: Any = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(given, dict) or NOTES not in given:
+            continue
+        try:
+            position = position_of(given)
+        except OffsetError:
+            continue
+        for (topic, partition), offset in sorted(position.next_offsets.items()):
+            found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def _read(checkpoint: str, batch: int) -> str:
+    from ottla.spark.tables.places import Place
+
+    return Place(checkpoint).read(f"offsets/{batch}").decode()

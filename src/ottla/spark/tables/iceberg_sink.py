@@ -1,0 +1,168 @@
+"""Iceberg tables by pyiceberg, no jar: the format `ottla-iceberg`.
+
+Tasks write data files into the table's location. The driver adds them in one snapshot, whose
+properties say which query and batch it is and which offsets it ends at. A batch whose snapshot is
+there already is not added again; a commit that another writer has overtaken is looked at anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ottla.spark.crash_points import crash_point
+from ottla.spark.errors import OptionError, SinkConflict
+from ottla.spark.source_options import Given
+from ottla.spark.tables.batch_offsets import offsets_of_batch
+from ottla.spark.tasks import StreamTask, this_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAMES = ("table", "checkpointLocation", "queryName", "path")
+CATALOG_PREFIX = "catalog."
+QUERY, BATCH, OFFSETS = "ottla.query", "ottla.batch", "ottla.offsets"
+_TRIES_MAX = 20
+
+_catalogs: dict[tuple[tuple[str, str], ...], Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergOptions:
+    table: str
+    catalog: tuple[tuple[str, str], ...]
+    checkpoint: str
+
+
+class DataWritten(WriterCommitMessage):
+    def __init__(self, query: str, path: str, rows: int) -> None:
+        self.query = query
+        self.path = path
+        self.rows = rows
+
+
+def parse_iceberg_options(options: Mapping[str, str]) -> IcebergOptions:
+    catalog = {
+        name.lower().removeprefix(CATALOG_PREFIX): text
+        for name, text in options.items()
+        if name.lower().startswith(CATALOG_PREFIX)
+    }
+    given = Given({n: t for n, t in options.items() if not n.lower().startswith(CATALOG_PREFIX)})
+    given.refuse_unknown(NAMES, "the format ottla-iceberg")
+    table = (given.text("table") or "").strip()
+    if "." not in table:
+        raise OptionError("option table is missing: which table, as namespace.name?")
+    if not catalog:
+        raise OptionError(
+            "options catalog.* are missing, such as catalog.type=sql, catalog.uri=sqlite:///... "
+            "and catalog.warehouse=file:///..."
+        )
+    return IcebergOptions(
+        table, tuple(sorted(catalog.items())), given.text("checkpointLocation") or ""
+    )
+
+
+class IcebergStreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: IcebergOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> DataWritten:
+        return write_data(self.options, this_task(), iterator)
+
+    def commit(self, messages: list[DataWritten | None], batchId: int) -> None:
+        written = [one for one in messages if one is not None]
+        offsets = (
+            offsets_of_batch(self.options.checkpoint, batchId) if self.options.checkpoint else {}
+        )
+        add_snapshot(self.options, batchId, written, offsets)
+
+    def abort(self, messages: list[DataWritten | None], batchId: int) -> None:
+        """Files that no snapshot has are no part of the table; Iceberg's maintenance removes
+        them. A commit that raised may have taken them in."""
+
+
+def catalog_of(options: IcebergOptions) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    found = _catalogs.get(options.catalog)
+    if found is None:
+        found = _catalogs[options.catalog] = load_catalog("ottla", **dict(options.catalog))
+    return found
+
+
+def table_for(options: IcebergOptions, schema: pa.Schema) -> Any:
+    """Makes the table, and its namespace, if they are not there."""
+    catalog = catalog_of(options)
+    namespace = options.table.rpartition(".")[0]
+    catalog.create_namespace_if_not_exists(namespace)
+    return catalog.create_table_if_not_exists(options.table, schema=schema)
+
+
+def write_data(
+    options: IcebergOptions, task: StreamTask, batches: Iterator[pa.RecordBatch]
+) -> DataWritten:
+    import pyarrow.parquet as pq
+
+    from ottla.spark.tables.places import Place
+
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return DataWritten(task.query, "", 0)
+    location = table_for(options, first.schema).location()
+    name = f"data/{task.file_name}"
+    rows = 0
+    with (
+        Place(location).writing(name) as stream,
+        pq.ParquetWriter(stream, first.schema, compression="zstd") as writer,
+    ):
+        writer.write_batch(first)
+        rows += first.num_rows
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+            crash_point("task-mid-write", task.batch)
+    crash_point("task-prepared", task.batch)
+    return DataWritten(task.query, f"{location.rstrip('/')}/{name}", rows)
+
+
+def add_snapshot(
+    options: IcebergOptions,
+    batch: int,
+    written: list[DataWritten],
+    offsets: dict[str, dict[str, int]],
+) -> None:
+    from pyiceberg.exceptions import CommitFailedException
+
+    paths = [one.path for one in written if one.path]
+    if not paths:
+        return
+    query = written[0].query
+    properties = {QUERY: query, BATCH: str(batch), OFFSETS: json.dumps(offsets)}
+    crash_point("before-decision", batch)
+    for _ in range(_TRIES_MAX):
+        table = catalog_of(options).load_table(options.table)
+        if last_batch(table, query) >= batch:
+            return
+        try:
+            table.add_files(paths, snapshot_properties=properties)
+        except CommitFailedException:
+            continue  # another writer was first; perhaps another run of this query
+        crash_point("after-decision", batch)
+        return
+    raise SinkConflict(
+        f"table {options.table}: others commit to it all the time; batch {batch} waits"
+    )
+
+
+def last_batch(table: Any, query: str) -> int:
+    """The newest batch of the query that has a snapshot, -1 if none has."""
+    found = -1
+    for snapshot in table.metadata.snapshots:
+        summary = snapshot.summary
+        if summary is not None and summary.get(QUERY) == query:
+            found = max(found, int(summary.get(BATCH) or -1))
+    return found
