@@ -44,8 +44,13 @@ REGISTRY_HOSTS = re.compile(
     r"pypi\.org|pythonhosted|repo1?\.maven|artifactory|nexus\.|registry\.npm", re.IGNORECASE
 )
 
-# Found by an entry point or by name, not by an import.
-ENTRY_POINTS = {"ottla.cli.main", "ottla.testing.pytest_plugin"}
+# Found by an entry point or by name, or meant for other people's files, not for an import here.
+ENTRY_POINTS = {
+    "ottla.cli.main",
+    "ottla.spark.expectations",
+    "ottla.spark.topics",
+    "ottla.testing.pytest_plugin",
+}
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

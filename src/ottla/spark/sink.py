@@ -16,7 +16,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ottla.spark.errors import OptionError, SparkError
+from ottla.spark.defaults import completed
+from ottla.spark.errors import OptionError
 from ottla.spark.rows_to_records import check_columns
 from ottla.spark.sink_options import AT_LEAST_ONCE, SinkOptions, parse_sink_options
 from ottla.spark.sink_protocol import (
@@ -28,6 +29,7 @@ from ottla.spark.sink_protocol import (
     commit_batch,
     write_task,
 )
+from ottla.spark.tasks import this_task
 from ottla.spark.wire import producer_settings
 
 if TYPE_CHECKING:
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
 
 _clusters: dict[tuple[object, ...], ClientSinkCluster] = {}
 
-BATCH_ID = "streaming.sql.batchId"
-QUERY_ID = "sql.streaming.queryId"
-RUN_ID = "spark.jobGroup.id"
 NO_BATCH = -1
 BATCH_QUERY = "batch"
 
@@ -60,7 +59,7 @@ def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> Ot
 def _checked(
     options: Mapping[str, str], schema: Any, overwrite: bool, *, streaming: bool
 ) -> SinkOptions:
-    parsed = parse_sink_options(options, streaming=streaming)
+    parsed = parse_sink_options(completed(options), streaming=streaming)
     producer_settings(parsed.client)
     if overwrite and not streaming:
         raise OptionError('a topic cannot be overwritten: use mode("append")')
@@ -97,17 +96,6 @@ def _write_at_least_once(options: SinkOptions, batches: Iterator[pa.RecordBatch]
     return Written("", "", rows, None)
 
 
-def _property(name: str) -> str:
-    context = TaskContext.get()
-    found = context.getLocalProperty(name) if context is not None else None
-    if found is None:
-        raise SparkError(
-            f"Spark does not say {name} to the task, so nothing can be written exactly once; "
-            "delivery=at_least_once does without"
-        )
-    return str(found)
-
-
 class OttlaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -116,15 +104,14 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         options = self.options
         if options.delivery == AT_LEAST_ONCE:
             return Message(_write_at_least_once(options, iterator))
-        context = TaskContext.get()
-        query = _property(QUERY_ID)
+        here = this_task()
         attempt = Attempt(
-            sink=options.sink_id or query,
-            query=query,
-            run=_property(RUN_ID),
-            batch=int(_property(BATCH_ID)),
-            task=context.partitionId(),
-            attempt=context.taskAttemptId(),
+            sink=options.sink_id or here.query,
+            query=here.query,
+            run=here.run,
+            batch=here.batch,
+            task=here.task,
+            attempt=here.attempt,
         )
         return Message(write_task(cluster_for(options), attempt, iterator))
 

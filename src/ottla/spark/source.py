@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from ottla.spark.columns import spark_schema
+from ottla.spark.defaults import completed_for_reading
 from ottla.spark.errors import OptionError
 from ottla.spark.source_options import (
     BATCH,
@@ -20,6 +21,7 @@ from ottla.spark.source_options import (
     columns_of,
     parse_source_options,
 )
+from ottla.spark.wire import consumer_settings
 
 if TYPE_CHECKING:
     from ottla.spark.cluster_view import ClusterView
@@ -32,7 +34,8 @@ def schema_of(options: Mapping[str, str]) -> str:
 def batch_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceReader:
     from ottla.spark.batch_reader import FilteringBatchReader, OttlaBatchReader
 
-    parsed = parse_source_options(options, BATCH)
+    parsed = parse_source_options(completed_for_reading(options), BATCH)
+    consumer_settings(parsed.client)
     _refuse_own_schema(parsed, schema)
     kind = FilteringBatchReader if parsed.push_filters else OttlaBatchReader
     return kind(parsed, open_view)
@@ -41,7 +44,8 @@ def batch_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceRea
 def stream_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceStreamReader:
     from ottla.spark.stream_reader import OttlaStreamReader
 
-    parsed = parse_source_options(options, STREAM)
+    parsed = parse_source_options(completed_for_reading(options), STREAM)
+    consumer_settings(parsed.client)
     _refuse_own_schema(parsed, schema)
     return OttlaStreamReader(parsed, open_view)
 

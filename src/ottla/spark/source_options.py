@@ -228,16 +228,25 @@ def _start(given: Given, mode: str) -> Boundary:
     by_time = _by_time(given, "startingTimestamp", "startingOffsetsByTimestamp", strategy)
     if by_time is not None:
         return by_time
-    text = given.text("startingOffsets")
-    if text is None:
+    found = start_of(given.text("startingOffsets") or "", mode)
+    if found is None:
         return Boundary("earliest" if mode == BATCH else "latest")
+    if found.kind == "group" and not given.text("kafka.group.id"):
+        raise OptionError("option startingOffsets=group needs kafka.group.id")
+    return found
+
+
+def start_of(text: str, mode: str) -> Boundary | None:
+    """What `startingOffsets` says; a number is a time in milliseconds. None if it says nothing."""
     lowered = text.strip().lower()
+    if not lowered:
+        return None
     if lowered == "latest" and mode == BATCH:
         raise OptionError("option startingOffsets: a batch from latest on would be empty")
     if lowered in ("earliest", "latest", "group"):
-        if lowered == "group" and not given.text("kafka.group.id"):
-            raise OptionError("option startingOffsets=group needs kafka.group.id")
         return Boundary(lowered)
+    if lowered.isdigit():
+        return Boundary("timestamps", timestamp_ms=int(lowered), after_last="latest")
     offsets = values.offsets_by_partition("startingOffsets", text)
     if mode == BATCH:
         _refuse_number("startingOffsets", offsets, LATEST, "a batch from latest on would be empty")

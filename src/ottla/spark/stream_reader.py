@@ -22,8 +22,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ottla.spark import stream_plan
-from ottla.spark.admission import TriggerPace
+from ottla.spark import defaults, stream_plan
+from ottla.spark.admission import TriggerPace, shares
 from ottla.spark.boundaries import resolve
 from ottla.spark.cluster_view import ClusterView, TopicFacts
 from ottla.spark.errors import OptionError
@@ -32,7 +32,7 @@ from ottla.spark.offsets import ByPartition, Position, position_of, ranges_betwe
 from ottla.spark.option_values import EARLIEST, LATEST
 from ottla.spark.ranges import tasks_of
 from ottla.spark.reading import RangePartition, read_range
-from ottla.spark.source_options import SourceOptions
+from ottla.spark.source_options import STREAM, SourceOptions, start_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,8 +64,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self.options
         query = f"{time.time_ns():020d}/{uuid.uuid4().hex[:12]}"
         group_id = options.group_id or f"{options.group_id_prefix}-{query[-12:]}"
+        start = start_of(defaults.starting_offsets(), STREAM) or options.start
         offsets = resolve(
-            options.start, stream_plan.partitions_of(topics), self._connected(), group_id=group_id
+            start, stream_plan.partitions_of(topics), self._connected(), group_id=group_id
         )
         return Position(
             next_offsets=offsets,
@@ -117,6 +118,13 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topics_until_ms = 0
         places = stream_plan.partitions_of(self._topics_now())
         self._target = self._connected().offsets(dict.fromkeys(places, LATEST))
+        if defaults.preview_rows():
+            first = resolve(self.options.start, places, self._connected())
+            some = shares(
+                {place: end - first[place] for place, end in self._target.items()},
+                defaults.preview_rows(),
+            )
+            self._target = {place: first[place] + count for place, count in some.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         ranges = ranges_between(position_of(start), position_of(end))

@@ -1,0 +1,170 @@
+"""Bytes of records as typed columns, and what becomes of those that cannot be read.
+
+`decode_json` and `decode_avro` add two columns to a DataFrame of the source: `data`, and `error`
+where there is none. `well_formed` and `dead_letters` are the two halves of it. Nothing fails
+because of one record, and nothing is dropped without a word: what does not decode has its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A value above this is not decoded: one record must not cost a task its memory.
+BYTES_MAX = 1_048_576
+
+_BROKEN = "_ottla_broken"
+_ERROR_BYTES_MAX = 500
+
+# As Kafka Connect names them, so that its tools and readers know what they see.
+HEADER_TOPIC = "__connect.errors.topic"
+HEADER_PARTITION = "__connect.errors.partition"
+HEADER_OFFSET = "__connect.errors.offset"
+HEADER_STAGE = "__connect.errors.stage"
+HEADER_MESSAGE = "__connect.errors.exception.message"
+
+# The columns in which `well_formed` keeps where a row came from.
+ORIGIN = {HEADER_TOPIC: "_topic", HEADER_PARTITION: "_partition", HEADER_OFFSET: "_offset"}
+
+
+def decode_json(df: Any, schema: str, *, bytes_max: int = BYTES_MAX) -> Any:
+    """`schema` as in SQL: "id STRING, amount DOUBLE". A field that does not fit its type is an
+    error; one that is missing is null, one that is not in the schema is left out."""
+    from pyspark.sql import functions as F
+
+    parsed = F.from_json(
+        F.col("value").cast("string"),
+        f"{schema}, {_BROKEN} STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN},
+    )
+    size = F.length("value")
+    error = (
+        F.when(F.col("value").isNull(), F.lit("there is no value"))
+        .when(size > bytes_max, _too_large(size, bytes_max))
+        .when(F.col("_parsed").isNull(), F.lit("this is no JSON object"))
+        .when(
+            F.col(f"_parsed.{_BROKEN}").isNotNull(),
+            F.lit(f"this is no JSON of {schema}"),
+        )
+    )
+    is_small = F.col("value").isNotNull() & (size <= bytes_max)
+    return (
+        df.withColumn("_parsed", F.when(is_small, parsed))
+        .withColumn("error", error)
+        .withColumn("data", F.when(F.col("error").isNull(), F.col("_parsed").dropFields(_BROKEN)))
+        .drop("_parsed")
+    )
+
+
+def decode_avro(
+    df: Any, schema: str, spark_schema: str, *, confluent: bool = False, bytes_max: int = BYTES_MAX
+) -> Any:
+    """`schema` is Avro's own JSON, `spark_schema` the columns to make of it, as in SQL.
+    `confluent`: values begin with five bytes that name the schema in a registry."""
+    names = df.columns
+    fields = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema)
+    wanted = f"{fields}, data STRUCT<{_as_struct(spark_schema)}>, error STRING"
+    decoder = AvroDecoder(schema, names, confluent, bytes_max)
+    return df.mapInArrow(decoder, wanted)
+
+
+class AvroDecoder:
+    """Runs in the tasks, on Arrow batches: fastavro for each value, columns for the rest."""
+
+    def __init__(self, schema: str, names: list[str], confluent: bool, bytes_max: int) -> None:
+        self.schema = schema
+        self.names = names
+        self.confluent = confluent
+        self.bytes_max = bytes_max
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import json
+
+        import fastavro
+        import pyarrow as pa
+
+        parsed = fastavro.parse_schema(json.loads(self.schema))
+        for batch in batches:
+            values = batch.column("value").to_pylist()
+            data, errors = [], []
+            for value in values:
+                found, error = self._decoded(value, parsed)
+                data.append(found)
+                errors.append(error)
+            columns = [batch.column(name) for name in self.names]
+            yield pa.RecordBatch.from_arrays(
+                [*columns, pa.array(data), pa.array(errors, pa.string())],
+                names=[*self.names, "data", "error"],
+            )
+
+    def _decoded(self, value: bytes | None, schema: Any) -> tuple[Any, str | None]:
+        import io
+
+        import fastavro
+
+        if value is None:
+            return None, "there is no value"
+        if len(value) > self.bytes_max:
+            return None, f"{len(value)} bytes are more than {self.bytes_max}"
+        if self.confluent:
+            if len(value) < 5 or value[0] != 0:
+                return None, "the value does not begin with a schema's number, as a registry has it"
+            value = value[5:]
+        stream = io.BytesIO(value)
+        try:
+            found = fastavro.schemaless_reader(stream, schema)
+        except Exception as wrong:  # noqa: BLE001 (garbage makes fastavro raise whatever it meets)
+            return None, f"this is no Avro of the schema: {wrong!r}"[:_ERROR_BYTES_MAX]
+        if stream.tell() != len(value):
+            return None, f"{len(value) - stream.tell()} bytes are left behind the record"
+        return found, None
+
+
+def well_formed(df: Any) -> Any:
+    """The rows without an error: the columns of `data`, and where each came from."""
+    good = df.where("error IS NULL")
+    return good.selectExpr(
+        "data.*",
+        "topic AS _topic",
+        "partition AS _partition",
+        "offset AS _offset",
+        "timestamp AS _timestamp",
+    )
+
+
+def dead_letters(df: Any, stage: str = "decode") -> Any:
+    """The rows with an error, as records for a dead-letter topic: key and value as they came, and
+    in headers where they came from and what is wrong."""
+    from pyspark.sql import functions as F
+
+    def header(name: str, value: Any) -> Any:
+        return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+
+    return df.where("error IS NOT NULL").select(
+        "key",
+        "value",
+        F.array(
+            header(HEADER_TOPIC, F.col("topic")),
+            header(HEADER_PARTITION, F.col("partition").cast("string")),
+            header(HEADER_OFFSET, F.col("offset").cast("string")),
+            header(HEADER_STAGE, F.lit(stage)),
+            header(HEADER_MESSAGE, F.col("error")),
+        ).alias("headers"),
+    )
+
+
+def _too_large(size: Any, bytes_max: int) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.concat(size.cast("string"), F.lit(f" bytes are more than {bytes_max}"))
+
+
+def _as_struct(schema: str) -> str:
+    """From the way of columns, `a INT`, to that of fields, `a: INT`."""
+    from pyspark.sql.types import StructType
+
+    parsed = StructType.fromDDL(schema)
+    return ", ".join(f"`{field.name}`: {field.dataType.simpleString()}" for field in parsed)
