@@ -21,6 +21,7 @@ MODULES = {
     "group": "ottla.cli.group",
     "config": "ottla.cli.config",
     "log": "ottla.cli.log",
+    "pipeline": "ottla.cli.pipeline",
     "demo": "ottla.cli.demo",
 }
 

@@ -52,6 +52,9 @@ class ClientRangeReader:
         given = "max.partition.fetch.bytes" in options.client
         self._bytes_max = self._settings.max_partition_fetch_bytes if given else FETCH_BYTES
 
+    def close(self) -> None:
+        self._wire.close()
+
     def read(self, wanted: OffsetRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(columns)
         position = wanted.start

@@ -1,0 +1,104 @@
+"""Where commands and a running pipeline meet: a directory of small files in the project.
+
+`lock` is held by the runner as long as it lives, so there is one runner for each project, and a
+dead one leaves nothing that has to be cleaned up. `wanted` is what people want of it. `runner.json`
+and `engine.json` are what the two processes say of themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla.spark.errors import SparkError
+from ottla.spark.pipeline.status import PAUSED, RUNNING, STOPPED, Status, StatusFile
+
+WANTED = (RUNNING, PAUSED, STOPPED)
+RUNNER_STATUS, ENGINE_STATUS = "runner.json", "engine.json"
+
+
+class AlreadyRunning(SparkError):
+    """Another runner has the project."""
+
+
+class Control:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runner = StatusFile(directory / RUNNER_STATUS)
+        self.engine = StatusFile(directory / ENGINE_STATUS)
+        self.engine_log = directory / "engine.log"
+        self._wanted = directory / "wanted"
+        self._start = directory / "start"
+        self._lock = directory / "lock"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """As the one runner of the project; raises AlreadyRunning."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.seek(0)
+                raise AlreadyRunning(
+                    f"the pipeline is running already (process {lock.read().strip() or '?'}): "
+                    "`ottla pipeline stop` ends it"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+
+    def is_held(self) -> bool:
+        if not self._lock.exists():
+            return False
+        with self._lock.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+    def want(self, state: str) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        draft = self._wanted.with_name(f"wanted.{os.getpid()}")
+        draft.write_text(state)
+        draft.replace(self._wanted)
+
+    def wanted(self) -> str:
+        try:
+            found = self._wanted.read_text().strip()
+        except FileNotFoundError:
+            return RUNNING
+        return found if found in WANTED else RUNNING
+
+    def start_at(self, offsets: str) -> None:
+        """Where queries begin that have no checkpoint; empty: where their options say."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._start.write_text(offsets)
+
+    def starts_at(self) -> str:
+        try:
+            return self._start.read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def status(self, name: str) -> Status:
+        """What is known of both: the runner's word on the state, the engine's on the flows."""
+        engine = self.engine.read()
+        runner = self.runner.read()
+        if not self.is_held():
+            found = engine or Status(name)
+            if found.state not in ("done", "failing"):
+                found.state = STOPPED
+            return found
+        if runner is None:
+            return engine or Status(name)
+        if engine is not None:
+            runner.flows, runner.views = engine.flows, engine.views
+            if runner.state == RUNNING and engine.pid == runner.pid:
+                runner.state = engine.state
+        return runner

@@ -1,0 +1,299 @@
+"""Runs a project in one Spark session: the process that a supervisor keeps alive.
+
+Loads the definitions, starts a query for each table and sink, computes views anew while they run,
+and writes down what happens. It ends with 0 when it was told to stop or has done its one run, and
+with 1 and a reason when anything fails: putting it right is the supervisor's business, by starting
+a new one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ottla.base.errors import OttlaError
+from ottla.spark.listener import GroupListener
+from ottla.spark.pipeline.graph import SINK, VIEW, load_graph
+from ottla.spark.pipeline.progress import take_progress
+from ottla.spark.pipeline.project import Project, find_project
+from ottla.spark.pipeline.resolution import Resolved, resolve
+from ottla.spark.pipeline.session import open_session
+from ottla.spark.pipeline.status import (
+    DONE,
+    FAILING,
+    RUNNING,
+    STOPPED,
+    FlowStatus,
+    Status,
+    StatusFile,
+    now_ms,
+)
+
+log = logging.getLogger(__name__)
+
+STATUS_NAME = "engine.json"
+_LOOK_SECONDS = 0.1
+# A batch under way is let finish; what takes longer is interrupted, and done again next time.
+STOP_SECONDS_MAX = 60.0
+OTTLA_FORMAT = "ottla"
+TOO_SLOW = "Python worker failed to connect back"
+SLOW_STARTS_MAX = 5
+
+
+class Engine:
+    def __init__(self, project: Project, spark: Any, status: StatusFile) -> None:
+        self.project = project
+        self.spark = spark
+        self.stop_wanted = False
+        self._file = status
+        self.status = Status(project.name, pid=os.getpid(), started_ms=now_ms())
+        self._queries: dict[str, Any] = {}
+        self._launches: dict[str, Callable[[], None]] = {}
+        self._slow_starts = 0
+        self._views_due_ms = 0
+        self._rows_at_views = -1
+        self._groups = GroupListener(project.settings.client)
+        self._reports = ProgressListener(self)
+
+    def run(self, *, once: bool) -> None:
+        """Until it is told to stop or fails; `once`: until everything that is there is done."""
+        resolved = resolve(self.project, load_graph(self.project, self.spark), self.spark)
+        streams = [one for one in resolved if one.is_streaming]
+        views = [one for one in resolved if one.dataset.kind == VIEW]
+        self.status.flows = {one.name: FlowStatus(one.dataset.name) for one in streams}
+        self.spark.streams.addListener(self._groups)
+        self.spark.streams.addListener(self._reports)
+        try:
+            if once or self.project.settings.trigger_ms is None:
+                self._run_levels(resolved)
+            else:
+                self._start(streams)
+                self._watch(views)
+        finally:
+            self._stop_queries()
+            self.spark.streams.removeListener(self._reports)
+            self.spark.streams.removeListener(self._groups)
+            self._groups.close()
+
+    def _run_levels(self, resolved: list[Resolved]) -> None:
+        self._note(RUNNING)
+        for level in sorted({one.level for one in resolved}):
+            here = [one for one in resolved if one.level == level]
+            self._start([one for one in here if one.is_streaming], available_now=True)
+            while any(query.isActive for query in self._queries.values()):
+                if self._must_stop():
+                    return
+                time.sleep(_LOOK_SECONDS)
+                self._raise_failures()
+            self._raise_failures()
+            self._compute([one for one in here if one.dataset.kind == VIEW])
+        self._drain_listeners()
+
+    def _watch(self, views: list[Resolved]) -> None:
+        self._note(RUNNING)
+        while not self._must_stop():
+            self._raise_failures()
+            if views and now_ms() >= self._views_due_ms:
+                self._maybe_compute(views)
+            self._file.write(self.status)
+            time.sleep(_LOOK_SECONDS)
+
+    def _must_stop(self) -> bool:
+        """When it was told so, and when nobody is there any more to tell it."""
+        owner = os.environ.get("OTTLA_SUPERVISOR")
+        if owner is not None and os.getppid() != int(owner):
+            self.stop_wanted = True
+        return self.stop_wanted
+
+    # -- streams ------------------------------------------------------------------------------
+
+    def _start(self, streams: list[Resolved], *, available_now: bool = False) -> None:
+        for one in streams:
+            self._launches[one.name] = functools.partial(self._launch, one, available_now)
+            self._launches[one.name]()
+
+    def _launch(self, one: Resolved, available_now: bool) -> None:
+        for name, value in _conf(one).items():
+            self.spark.conf.set(name, value)
+        try:
+            self._queries[one.name] = self._started(one, available_now)
+        finally:
+            for name in _conf(one):
+                self.spark.conf.unset(name)
+
+    def _started(self, one: Resolved, available_now: bool) -> Any:
+        project = self.project
+        writer = one.rows.writeStream.queryName(one.name).outputMode("append")
+        writer = writer.option("checkpointLocation", project.place("checkpoints", one.name))
+        trigger_ms = project.settings.trigger_ms
+        if available_now or trigger_ms is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{trigger_ms} milliseconds")
+        dataset = one.dataset
+        if dataset.kind == SINK:
+            return writer.format(dataset.format).options(**self._sink_options(one)).start()
+        writer = writer.format(dataset.format).option("path", project.table_path(dataset.name))
+        if dataset.partitions:
+            writer = writer.partitionBy(*dataset.partitions)
+        return writer.toTable(dataset.name)
+
+    def _sink_options(self, one: Resolved) -> dict[str, str]:
+        options = dict(one.dataset.options)
+        if one.dataset.format != OTTLA_FORMAT:
+            return options
+        settings = self.project.settings
+        given = {name.lower() for name in options}
+        if "delivery" not in given:
+            options["delivery"] = settings.delivery
+        is_exact = options.get("delivery", "").replace("-", "_") == "exactly_once"
+        if "sinkid" not in given and is_exact:
+            options["sinkId"] = f"{self.project.name}.{one.name}"
+        return options
+
+    def _raise_failures(self) -> None:
+        for name, query in list(self._queries.items()):
+            failure = query.exception()
+            if failure is None:
+                continue
+            if TOO_SLOW not in str(failure) or self._slow_starts >= SLOW_STARTS_MAX:
+                raise failure
+            # Spark waits ten seconds for the process of a source to say its first word, and that
+            # cannot be set. Nothing of the query has run yet.
+            self._slow_starts += 1
+            log.warning("%s: its source did not start within 10 s; trying again", name)
+            self._launches[name]()
+
+    def _stop_queries(self) -> None:
+        """At the end of their batches, so that nothing is left to be done again."""
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        for query in self._queries.values():
+            while query.isActive and time.monotonic() < deadline:
+                if not query.status["isTriggerActive"]:
+                    break
+                time.sleep(_LOOK_SECONDS)
+            query.stop()
+        self._drain_listeners()
+
+    def _drain_listeners(self) -> None:
+        """The reports of the last batches are on their way: groups and status shall have them."""
+        self.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+
+    # -- views --------------------------------------------------------------------------------
+
+    def _maybe_compute(self, views: list[Resolved]) -> None:
+        """When rows have come in since the last time."""
+        rows = sum(flow.rows for flow in self.status.flows.values())
+        if rows != self._rows_at_views:
+            self._compute(views)
+            self._rows_at_views = rows
+        self._views_due_ms = now_ms() + self.project.settings.views_every_ms
+
+    def _compute(self, views: list[Resolved]) -> None:
+        for one in views:
+            # What a table held when its DataFrame was made is remembered, unless told.
+            for table in self.spark.catalog.listTables():
+                if not table.isTemporary:
+                    self.spark.catalog.refreshTable(table.name)
+            rows = one.flows[0].query()
+            writer = rows.write.mode("overwrite").format(one.dataset.format)
+            writer = writer.option("path", self.project.table_path(one.dataset.name))
+            if one.dataset.partitions:
+                writer = writer.partitionBy(*one.dataset.partitions)
+            writer.saveAsTable(one.dataset.name)
+            self.status.views[one.dataset.name] = now_ms()
+
+    # -- status -------------------------------------------------------------------------------
+
+    def report(self, text: str) -> None:
+        given = json.loads(text)
+        flow = self.status.flows.get(given.get("name") or "")
+        if flow is not None:
+            take_progress(flow, given)
+
+    def _note(self, state: str) -> None:
+        self.status.state = state
+        self._file.write(self.status, now=True)
+
+    def end(self, state: str, error: str = "") -> None:
+        self.status.error = error
+        self._note(state)
+
+
+class ProgressListener(StreamingQueryListener):
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._engine.report(event.progress.json)
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        pass
+
+
+def _conf(one: Resolved) -> dict[str, str]:
+    return {name: value for flow in one.flows for name, value in flow.conf.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("project")
+    parser.add_argument("--once", action="store_true")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # Spark logs a query that waits for a table to be defined as an error, with the JVM's stack.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    project = find_project(Path(given.project))
+    status = StatusFile(project.state / STATUS_NAME)
+    status.write(Status(project.name, pid=os.getpid(), started_ms=now_ms()), now=True)
+    spark = open_session(project)
+    engine = Engine(project, spark, status)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        engine.stop_wanted = True
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        engine.run(once=given.once)
+    except Exception as failure:  # whatever it is, the supervisor is told
+        engine.end(FAILING, reason_of(failure))
+        sys.stderr.write(f"{reason_of(failure)}\n")
+        if not isinstance(failure, OttlaError):
+            log.debug("the engine failed", exc_info=failure)
+        return 1
+    finally:
+        spark.stop()
+    engine.end(STOPPED if engine.stop_wanted else DONE)
+    return 0
+
+
+def reason_of(failure: BaseException) -> str:
+    """One line: the last of a Python traceback that Spark has wrapped, else the message."""
+    text = str(failure).split("\nJVM stacktrace")[0].split("\n=== Streaming Query")[0]
+    ours = [line for line in text.splitlines() if line.startswith("ottla.spark.")]
+    line = ours[-1].split(": ", 1)[-1] if ours else " ".join(text.split())
+    return line[:2000] or type(failure).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""From flows to DataFrames: which flow needs whose rows, and in what order they can be made.
+
+A flow is asked for its DataFrame; if it names a dataset that is not there yet, it waits for the
+next round. So rounds are levels: what a flow reads is made in an earlier one. Tables that an
+earlier run has left are put back into the catalog from their files, since the session's catalog
+lives no longer than the session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+
+from ottla.spark.pipeline.graph import SINK, TABLE, TEMPORARY, VIEW, Dataset, Flow, Graph
+from ottla.spark.pipeline.project import Project, ProjectError
+
+_MISSING = "TABLE_OR_VIEW_NOT_FOUND"
+
+
+@dataclass(slots=True)
+class Resolved:
+    """`flows` with one target, and the rows for it."""
+
+    dataset: Dataset
+    flows: list[Flow]
+    rows: Any
+    level: int
+
+    @property
+    def name(self) -> str:
+        """Of its query and its checkpoint."""
+        return self.flows[0].name if len(self.flows) == 1 else self.dataset.name
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.dataset.kind in (TABLE, SINK)
+
+
+def resolve(project: Project, graph: Graph, spark: Any) -> list[Resolved]:
+    """Everything but temporary views, in the order of levels."""
+    waiting = _by_target(graph)
+    found: list[Resolved] = []
+    level = 0
+    while waiting:
+        ready: list[Resolved] = []
+        failure: Exception | None = None
+        for dataset, flows in list(waiting):
+            try:
+                rows = _rows(flows)
+            except AnalysisException as wrong:
+                if not _waits_for(wrong, graph):
+                    raise ProjectError(f"{flows[0].name}: {_brief(wrong)}") from wrong
+                failure = wrong
+                continue
+            waiting.remove((dataset, flows))
+            if dataset.kind == TEMPORARY:
+                rows.createOrReplaceTempView(dataset.name)
+            one = Resolved(dataset, flows, rows, level)
+            _check(one)
+            ready.append(one)
+        if not ready and failure is not None:
+            names = ", ".join(flows[0].name for _, flows in waiting)
+            raise ProjectError(f"{names}: {_brief(failure)}") from failure
+        for one in ready:
+            _put_into_catalog(project, one, spark)
+        found += [one for one in ready if one.dataset.kind != TEMPORARY]
+        level += 1
+    return found
+
+
+def _by_target(graph: Graph) -> list[tuple[Dataset, list[Flow]]]:
+    """Flows into one table are one query: two would each take the other's files for their own."""
+    found: list[tuple[Dataset, list[Flow]]] = []
+    for dataset in graph.datasets.values():
+        flows = [flow for flow in graph.flows if flow.target == dataset.name]
+        if dataset.kind == TABLE:
+            if flows:
+                found.append((dataset, flows))
+        else:
+            found += [(dataset, [flow]) for flow in flows]
+    return found
+
+
+def _rows(flows: list[Flow]) -> Any:
+    rows = flows[0].query()
+    for flow in flows[1:]:
+        rows = rows.unionByName(flow.query(), allowMissingColumns=True)
+    return rows
+
+
+def _check(one: Resolved) -> None:
+    name = one.flows[0].name
+    if one.is_streaming and not one.rows.isStreaming:
+        raise ProjectError(f"{name} fills a {one.dataset.kind} and must read a stream: readStream")
+    if one.dataset.kind == VIEW and one.rows.isStreaming:
+        raise ProjectError(f"{name} is a materialized view and must read tables: spark.read")
+
+
+def _put_into_catalog(project: Project, one: Resolved, spark: Any) -> None:
+    dataset = one.dataset
+    if dataset.kind not in (TABLE, VIEW) or spark.catalog.tableExists(dataset.name):
+        return
+    path = project.table_path(dataset.name)
+    _make_directory(spark, path)  # of an empty table, too, somebody may read a stream
+    schema = one.rows.schema
+    spark.catalog.createTable(dataset.name, path=path, source=dataset.format, schema=schema)
+
+
+def _make_directory(spark: Any, path: str) -> None:
+    """On whatever file system the storage is."""
+    found = spark._jvm.org.apache.hadoop.fs.Path(path)
+    found.getFileSystem(spark._jsc.hadoopConfiguration()).mkdirs(found)
+
+
+def _waits_for(wrong: AnalysisException, graph: Graph) -> bool:
+    if wrong.getCondition() != _MISSING:
+        return False
+    parameters = wrong.getMessageParameters() or {}
+    missing = parameters.get("relationName", "").replace("`", "")
+    return missing in graph.datasets or missing.split(".")[-1] in graph.datasets
+
+
+def _brief(wrong: Exception) -> str:
+    """Spark's messages bring the plan along."""
+    return str(wrong).split("\n\nJVM stacktrace")[0].split(";\n")[0].strip()[:1000]
