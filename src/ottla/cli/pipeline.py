@@ -55,7 +55,7 @@ def init(
     """Make a project that runs as it is.
 
     \b
-    Example:
+    Examples:
       ottla pipeline init orders
     """
     from ottla.spark.pipeline.scaffold import make_project
@@ -71,7 +71,13 @@ def init(
 
 @app.command("dry-run")
 def dry_run(project: PROJECT = HERE, *, output: Output = OutputFormat.text) -> None:
-    """Check the definitions and show what they define; nothing is run."""
+    """Check the definitions and show what they define; nothing is run.
+
+    \b
+    Examples:
+      ottla pipeline dry-run
+      ottla pipeline dry-run orders --output json
+    """
     answer = inspect(load(project), [])
     if output is OutputFormat.json:
         print_json(answer)
@@ -90,7 +96,7 @@ def preview(
     """Show the first rows of a flow, table or view; nothing is written.
 
     \b
-    Example:
+    Examples:
       ottla pipeline preview clean_events --rows 5
     """
     answer = inspect(load(project), ["--preview", name, "--rows", str(rows)])
@@ -147,7 +153,13 @@ def run(
 
 @app.command()
 def status(project: PROJECT = HERE, *, output: Output = OutputFormat.text) -> None:
-    """Show what a pipeline is doing: rows, lag, batch time, watermark, failures."""
+    """Show what a pipeline is doing: rows, lag, batch time, watermark, failures.
+
+    \b
+    Examples:
+      ottla pipeline status
+      ottla pipeline status orders --output json
+    """
     found = load(project)
     state = control_of(found).status(found.name)
     if output is OutputFormat.json:
@@ -164,7 +176,12 @@ def list_pipelines(
     *,
     output: Output = OutputFormat.text,
 ) -> None:
-    """List the projects in a directory and its subdirectories, with their states."""
+    """List the projects in a directory and its subdirectories, with their states.
+
+    \b
+    Examples:
+      ottla pipeline list
+    """
     from ottla.spark.pipeline.project import SPEC_NAMES
 
     rows = []
@@ -185,19 +202,34 @@ def list_pipelines(
 
 @app.command()
 def pause(project: PROJECT = HERE) -> None:
-    """Let batches under way finish, and stop until `resume`."""
+    """Let batches under way finish, and stop until `resume`.
+
+    \b
+    Examples:
+      ottla pipeline pause orders
+    """
     want(load(project), "paused", "paused")
 
 
 @app.command()
 def resume(project: PROJECT = HERE) -> None:
-    """Go on after `pause`."""
+    """Go on after `pause`.
+
+    \b
+    Examples:
+      ottla pipeline resume orders
+    """
     want(load(project), "running", "running")
 
 
 @app.command()
 def stop(project: PROJECT = HERE) -> None:
-    """Let batches under way finish, and end the runner."""
+    """Let batches under way finish, and end the runner.
+
+    \b
+    Examples:
+      ottla pipeline stop orders
+    """
     found = load(project)
     control = control_of(found)
     if not control.is_held():
@@ -282,7 +314,13 @@ def reset(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def test(context: typer.Context, project: PROJECT = HERE) -> None:
-    """Run the project's tests, each on a broker of its own; further arguments go to pytest."""
+    """Run the project's tests, each on a broker of its own; further arguments go to pytest.
+
+    \b
+    Examples:
+      ottla pipeline test
+      ottla pipeline test orders -k dead_letters
+    """
     found = load(project)
     tests = found.root / "tests"
     if not tests.is_dir():
@@ -296,7 +334,12 @@ def test(context: typer.Context, project: PROJECT = HERE) -> None:
 
 @app.command()
 def doctor(*, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, output: Output = OutputFormat.text) -> None:
-    """Check Java, Python, Spark and the brokers, and say what to do."""
+    """Check Java, Python, Spark and the brokers, and say what to do.
+
+    \b
+    Examples:
+      ottla pipeline doctor
+    """
     from ottla.spark.doctor import examine
 
     findings = list(examine(bootstrap))

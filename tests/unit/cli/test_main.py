@@ -34,6 +34,8 @@ COMMANDS = [
     "group reset",
     "group delete",
     "log dump",
+    *(f"pipeline {name}" for name in ("init", "dry-run", "preview", "run", "status", "list")),
+    *(f"pipeline {name}" for name in ("pause", "resume", "stop", "reset", "test", "doctor")),
     "cluster up",
     "demo greetings",
 ]
