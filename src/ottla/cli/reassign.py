@@ -56,7 +56,7 @@ def generate(
     Examples:
       ottla reassign generate orders > plan.json
       ottla reassign generate orders payments --brokers 1,2,3 > plan.json
-      ottla reassign generate orders --replication-factor 3 | ottla reassign execute -
+      ottla reassign generate orders --replication-factor 3 > plan.json
     """
     with _reassigner(bootstrap, command_config) as reassigner:
         racks = reassigner.racks()
