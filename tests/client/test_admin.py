@@ -11,7 +11,8 @@ import pytest
 from ottla.client import Admin, NewTopic, Producer
 from ottla.client.admin_values import EARLIEST, LATEST, MAX_TIMESTAMP
 from ottla.client.aio import AsyncAdmin
-from ottla.client.errors import BrokerError, ConfigError, UnknownTopicError
+from ottla.client.errors import BrokerError, ConfigError, FencedError, UnknownTopicError
+from ottla.records.batch_header import BASE_OFFSET, read_header
 from tests.client.admin_calls import create_topic, is_there
 from tests.compat.nodes import wait_until
 
@@ -123,6 +124,42 @@ def test_transactions(cluster: str, admin: Admin, topic: str) -> None:
         producer.abort_transaction()
     with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_NOT_FOUND"):
         admin.describe_transactions([f"no {topic}"])
+
+
+def test_batches_are_given_as_they_are_held(cluster: str, admin: Admin, topic: str) -> None:
+    create_topic(cluster, topic, 1)
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"v").result(PATIENCE_S)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"w").result(PATIENCE_S)
+        held = admin.fetch_batches((topic, 0), 0)
+        assert (held.log_start_offset, held.last_stable_offset, held.high_watermark) == (0, 2, 3)
+        assert [read_header(one)[BASE_OFFSET] for one in held.batches] == [0, 1, 2]
+        assert held.aborted == []
+        seen = admin.fetch_batches((topic, 0), 0, committed=True)
+        assert [first for _, first in seen.aborted] == [0]
+        assert len(seen.batches) == 2
+        (one,) = admin.fetch_batches((topic, 0), 1, max_bytes=1).batches
+        assert read_header(one)[BASE_OFFSET] == 1
+        producer.abort_transaction()
+    with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+        admin.fetch_batches((topic, 0), 5)
+
+
+def test_an_open_transaction_is_aborted_by_its_id(cluster: str, admin: Admin, topic: str) -> None:
+    create_topic(cluster, topic, 1)
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"v").result(PATIENCE_S)
+        admin.abort_transaction(topic)
+        with pytest.raises(FencedError):
+            producer.commit_transaction()
+        producer.close(0)
+    assert [first for _, first in admin.fetch_batches((topic, 0), 0, committed=True).aborted] == [0]
+    with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_NOT_FOUND"):
+        admin.abort_transaction(f"no {topic}")
 
 
 def test_a_transaction_that_hangs_is_ended(cluster: str, admin: Admin, topic: str) -> None:

@@ -20,6 +20,8 @@ MODULES = {
     "consume": "ottla.cli.consume",
     "group": "ottla.cli.group",
     "config": "ottla.cli.config",
+    "txn": "ottla.cli.txn",
+    "explain": "ottla.cli.explain",
     "log": "ottla.cli.log",
     "pipeline": "ottla.cli.pipeline",
     "demo": "ottla.cli.demo",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import signal
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.admin_door import client_settings, open_admin
 from ottla.cli.failure import Failure
 from ottla.cli.options import CommandConfig, command_group, connect, read_properties
 from ottla.cli.output import until_nobody_reads
@@ -74,6 +76,66 @@ def greetings(
         story = Greetings(_teller(fast), stage)
         stack.callback(story.close)
         story.tell()
+
+
+@app.command("exactly-once")
+def exactly_once(
+    *,
+    fast: Annotated[bool, typer.Option("--fast", help="No pauses on a terminal.")] = False,
+    kills: Annotated[int, typer.Option(min=0, max=1_000, help="How often each job dies.")] = 5,
+    records: Annotated[int, typer.Option(min=1, max=1_000_000, help="To be copied.")] = 600,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            metavar="HOST:PORT[,...]",
+            help="Brokers to play it on.  [default: one of its own, gone afterwards]",
+        ),
+    ] = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Kill a job that copies a topic, at random moments, and count what came twice or never.
+
+    First without transactions (committing its position after it has written, then before), then
+    with. Starts a broker of its own in a temporary directory, and ends by itself. The last line has
+    the figures. On other brokers its topics and groups are deleted afterwards.
+
+    \b
+    Examples:
+      ottla demo exactly-once
+      ottla demo exactly-once --kills 20 --records 3000
+      ottla demo exactly-once --bootstrap-server 127.0.0.1:9092
+    """
+    from ottla.cli.demos.exactly_once import ExactlyOnce, Scene  # noqa: PLC0415 (the same)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_ended_by_signals())
+        stack.enter_context(until_nobody_reads())
+        where, is_ours = bootstrap or "", bootstrap is None
+        if is_ours:
+            where = _own_broker(stack)
+        admin = stack.enter_context(open_admin(where, command_config))
+        scene = Scene(
+            admin,
+            client_settings(where, command_config),
+            where,
+            "-" if command_config is None else str(command_config),
+            f"exactly-once-{secrets.token_hex(3)}",
+            kills,
+            records,
+        )
+        if not is_ours:
+            stack.callback(scene.clean_up)
+        story = ExactlyOnce(_teller(fast), scene)
+        stack.callback(story.close)
+        story.tell()
+
+
+def _own_broker(stack: contextlib.ExitStack) -> str:
+    from ottla.cli.demos.own_broker import OwnBroker  # noqa: PLC0415 (help needs none of it)
+
+    return stack.enter_context(OwnBroker()).bootstrap
 
 
 def _teller(fast: bool) -> Teller:

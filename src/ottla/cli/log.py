@@ -6,7 +6,6 @@ import json
 import sys
 from collections import Counter
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +27,7 @@ from ottla.cli.log_dump import (
 from ottla.cli.options import Output, command_group
 from ottla.cli.output import OutputFormat, plural, until_nobody_reads
 from ottla.cli.record_json import json_bytes
+from ottla.cli.words import shown, time_of
 
 app = command_group("Look into the files of a log.")
 
@@ -161,7 +161,7 @@ def _line(found: Found, in_control_batch: bool) -> str:
         case OffsetEntry(offset=offset, position=position):
             return f"offset {offset:>12}  position {position:>11}"
         case TimeEntry(timestamp=timestamp, offset=offset):
-            return f"timestamp {timestamp:>14} {_time(timestamp):24}  offset {offset:>12}"
+            return f"timestamp {timestamp:>14} {time_of(timestamp):24}  offset {offset:>12}"
         case AbortedTransaction():
             return (
                 f"producer {found.producer_id}  first {found.first_offset}"
@@ -186,7 +186,7 @@ def _batch_line(batch: Batch) -> str:
         batch.position,
         batch.size_bytes,
         batch.codec,
-        _time(batch.max_timestamp),
+        time_of(batch.max_timestamp),
         "good" if batch.crc_ok else "WRONG",
         " ".join([producer, *marks]),
     )
@@ -194,11 +194,11 @@ def _batch_line(batch: Batch) -> str:
 
 def _record_line(record: Record, in_control_batch: bool) -> str:
     if in_control_batch and record.key in CONTROL_TYPES:
-        return f"  @{record.offset} {_time(record.timestamp)} {CONTROL_TYPES[record.key]} marker"
-    headers = "".join(f" {name}={_shown(value)}" for name, value in record.headers)
+        return f"  @{record.offset} {time_of(record.timestamp)} {CONTROL_TYPES[record.key]} marker"
+    headers = "".join(f" {name}={shown(value)}" for name, value in record.headers)
     return (
-        f"  @{record.offset} {_time(record.timestamp)} key={_shown(record.key)}"
-        f" value={_shown(record.value)}" + (f" headers:{headers}" if headers else "")
+        f"  @{record.offset} {time_of(record.timestamp)} key={shown(record.key)}"
+        f" value={shown(record.value)}" + (f" headers:{headers}" if headers else "")
     )
 
 
@@ -206,29 +206,8 @@ def _producer_line(producer: Producer) -> str:
     line = (
         f"producer {producer.producer_id}/{producer.producer_epoch}"
         f"  last sequence {producer.last_sequence}  last offset {producer.last_offset}"
-        f"  {_time(producer.timestamp)}"
+        f"  {time_of(producer.timestamp)}"
     )
     if producer.transaction_first_offset >= 0:
         line += f"  open transaction from {producer.transaction_first_offset}"
     return line
-
-
-def _shown(value: bytes | None) -> str:
-    """Text as it is, without what would spoil a terminal; other bytes as \\xNN."""
-    if value is None:
-        return "null"
-    text = value.decode(errors="backslashreplace")
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
-    )
-
-
-def _time(timestamp_ms: int) -> str:
-    if timestamp_ms < 0:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1_000, tz=UTC)
-    except (ValueError, OverflowError, OSError):
-        # A broken batch may claim any time at all.
-        return str(timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.client.admin_batches import AdminBatches
 from ottla.client.admin_cluster import AdminCluster
 from ottla.client.admin_configs import AdminConfigs
 from ottla.client.admin_groups import AdminGroups
@@ -9,5 +10,7 @@ from ottla.client.admin_topics import AdminTopics
 from ottla.client.admin_transactions import AdminTransactions
 
 
-class AdminMachine(AdminTopics, AdminConfigs, AdminGroups, AdminTransactions, AdminCluster):
+class AdminMachine(
+    AdminTopics, AdminConfigs, AdminGroups, AdminTransactions, AdminCluster, AdminBatches
+):
     pass

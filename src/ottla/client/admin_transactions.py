@@ -19,6 +19,7 @@ from ottla.protocol import error_codes as codes
 from ottla.protocol.api_keys import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
+    INIT_PRODUCER_ID,
     LIST_TRANSACTIONS,
     WRITE_TXN_MARKERS,
 )
@@ -108,6 +109,30 @@ class AdminTransactions(AdminBase):
             )
             if answer.error_code != codes.INVALID_PRODUCER_ID_MAPPING:
                 raise_for(answer.error_code, f"forgetting {transactional_id}")
+
+    async def abort_transaction(self, transactional_id: str) -> None:
+        """Aborts what is open under this id, prepared or not, and fences its producers.
+
+        One that nobody knows is refused, with TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        await self._describe_one(transactional_id)
+        answer = await self._calls.ask(
+            TRANSACTION,
+            transactional_id,
+            INIT_PRODUCER_ID,
+            lambda: {
+                "transactional_id": transactional_id,
+                # Nobody writes under the epoch that this gives.
+                "transaction_timeout_ms": 1,
+                "producer_id": -1,
+                "producer_epoch": -1,
+                "enable2_pc": False,
+                "keep_prepared_txn": False,
+            },
+            self._deadline_ms(),
+            what=f"abort of {transactional_id}",
+        )
+        raise_for(answer.error_code, f"abort of {transactional_id}")
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]

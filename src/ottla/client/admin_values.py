@@ -137,6 +137,16 @@ class ProducerDescription(NamedTuple):
     transaction_start_offset: int | None
 
 
+class BatchRange(NamedTuple):
+    """`aborted`: (producer id, first offset) of the aborted transactions that reach into it."""
+
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    aborted: list[tuple[int, int]]
+    batches: list[bytes]
+
+
 class Reassignment(NamedTuple):
     replicas: list[int]
     adding: list[int]

@@ -38,6 +38,9 @@ COMMANDS = [
     *(f"pipeline {name}" for name in ("pause", "resume", "stop", "reset", "test", "doctor")),
     "cluster up",
     "demo greetings",
+    "demo exactly-once",
+    *(f"txn {name}" for name in ("list", "describe", "abort", "find-hanging")),
+    "explain",
 ]
 
 
@@ -102,6 +105,16 @@ def test_no_command_is_forgotten_here() -> None:
         ("produce t --key-separator \\q", "is no escape"),
         ("produce t --header =x", "has no name"),
         ("produce t --compression fast", "fast"),
+        ("txn list --longer-than soon", "'soon' is no duration"),
+        ("txn describe", "Missing argument"),
+        ("txn abort", "give an ID, or --topic, --partition and --start-offset"),
+        ("txn abort x --topic t", "give an ID, or --topic, --partition and --start-offset"),
+        ("txn abort --topic t", "--topic, --partition and --start-offset go together"),
+        ("txn find-hanging --partition 1", "goes with --topic"),
+        ("txn find-hanging --quiet soon", "'soon' is no duration"),
+        ("explain t 0", "Missing argument"),
+        ("explain t 0 -- -5", "OFFSET"),
+        ("demo exactly-once --kills -1", "--kills"),
         ("topic list --output xml", "xml"),
         ("topic list --bootstrap-server host:port", "should look like 127.0.0.1:9092"),
     ],
@@ -126,6 +139,9 @@ def test_wrong_usage(arguments: str, told: str, capsys: pytest.CaptureFixture[st
         "group lag --watch",
         "group reset g -t t --to-latest",
         "demo greetings",
+        "demo exactly-once",
+        "txn list",
+        "explain t 0 0",
     ],
 )
 def test_nobody_answers(command: str, capsys: pytest.CaptureFixture[str]) -> None:

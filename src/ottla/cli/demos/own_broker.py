@@ -22,6 +22,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     "ottla.metrics.listener": "127.0.0.1:0",
 }
 
