@@ -16,7 +16,7 @@ keys besides. A single record of 1 KB takes 3.3 µs, a megabyte of 1 KB records 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 
 from ottla.base.errors import ProtocolError
@@ -54,11 +54,13 @@ from ottla.records.batch_header import (
     MAX_TIMESTAMP,
     MAX_TIMESTAMP_POSITION,
     RECORD_COUNT,
+    TRANSACTIONAL_MASK,
     Header,
     read_header,
 )
 from ottla.records.compression import NONE, ZSTD, compress, decompress
 from ottla.records.crc32c import crc32c
+from ottla.records.shapes import count_batch, shape_of
 from ottla.records.walk import RecordWalk, walk_records
 
 LOG_APPEND_TIME = "LogAppendTime"
@@ -94,6 +96,11 @@ class ProduceRules:
     after_max_ms: int
     compacted: bool
     zstd_allowed: bool  # since Produce v7
+    keeps_plain: bool = field(init=False)  # a plain batch is stored as it came
+
+    def __post_init__(self) -> None:
+        plain_fits = self.compression_codec in (None, NONE)
+        self.keeps_plain = plain_fits and self.timestamp_type != LOG_APPEND_TIME
 
 
 @dataclass(slots=True)
@@ -128,6 +135,13 @@ def needs_pool(records: memoryview | None, rules: ProduceRules) -> bool:
 def validate_produced(records: memoryview | None, rules: ProduceRules, now_ms: int) -> Validated:
     if records is None or len(records) < HEADER_SIZE:
         raise _refuse_fragment(records)
+    familiar = _familiar_header(records, rules, now_ms)
+    if familiar is not None:
+        return Validated(familiar, records)
+    return _validate_any(records, rules, now_ms)
+
+
+def _validate_any(records: memoryview, rules: ProduceRules, now_ms: int) -> Validated:
     size = len(records)
     header = read_header(records)
     codec = header[ATTRIBUTES] & CODEC_MASK
@@ -144,18 +158,60 @@ def validate_produced(records: memoryview | None, rules: ProduceRules, now_ms: i
     if crc32c(body) != header[CRC]:
         raise ProtocolError(CORRUPT_MESSAGE, "the checksum of the batch is wrong")
     _check_header(header)
-    if codec == NONE:
-        walk = walk_records(body, _RECORDS_IN_BODY, header[RECORD_COUNT])
-    else:
-        limit = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * size)
-        plain = decompress(codec, memoryview(body)[_RECORDS_IN_BODY:], limit)
-        walk = walk_records(plain, 0, header[RECORD_COUNT])
+    walk = _walk(body, header, rules)
     max_timestamp = _check_records(header, rules, now_ms, walk)
     if rules.compression_codec not in (None, codec):
         return _repack(records, rules, max_timestamp, walk)
     if max_timestamp != header[MAX_TIMESTAMP] or rules.timestamp_type == LOG_APPEND_TIME:
         return _finish(bytearray(records), rules, max_timestamp)
     return Validated(header, records)
+
+
+def _walk(body: bytes, header: Header, rules: ProduceRules) -> RecordWalk:
+    codec, count = header[ATTRIBUTES] & CODEC_MASK, header[RECORD_COUNT]
+    if codec == NONE:
+        walk = walk_records(body, _RECORDS_IN_BODY, count)
+        if rules.keeps_plain:
+            count_batch(body, _RECORDS_IN_BODY, count)
+        return walk
+    size = ATTRIBUTES_POSITION + len(body)
+    limit = max(DECOMPRESSED_BYTES_MAX, DECOMPRESSED_RATIO_MAX * size)
+    return walk_records(decompress(codec, memoryview(body)[_RECORDS_IN_BODY:], limit), 0, count)
+
+
+def _familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> Header | None:
+    """The header of a batch that is right, is to be stored as it came, and is like many before it:
+    a short cut for those. None says nothing about a batch: it has to be looked at in full."""
+    size = len(records)
+    header = HEADER.unpack_from(records)
+    # fmt: off
+    (base_offset, length, _, magic, checksum, attributes, last_offset_delta, base_timestamp,
+     max_timestamp, producer_id, epoch, sequence, count) = header
+    # fmt: on
+    shape = shape_of((count, size - HEADER_SIZE))
+    if (
+        shape is None
+        or base_offset
+        or length != size - LENGTH_END
+        or magic != MAGIC_V2
+        or attributes & ~TRANSACTIONAL_MASK
+        or last_offset_delta != count - 1
+        or size > rules.max_message_bytes
+        or not rules.keeps_plain
+        or (rules.compacted and not shape.has_keys)
+        or (producer_id != -1 and (producer_id < 0 or sequence < 0 or epoch < 0))
+    ):
+        return None
+    body = records[ATTRIBUTES_POSITION:].tobytes()
+    if crc32c(body) != checksum:
+        return None
+    delta = shape.largest_delta(body, _RECORDS_IN_BODY)
+    if delta is None or max_timestamp != base_timestamp + delta:
+        return None
+    # No delta of a familiar shape is below -64.
+    if max_timestamp > now_ms + rules.after_max_ms:
+        return None
+    return None if base_timestamp - 64 < now_ms - rules.before_max_ms else header
 
 
 def _refuse_fragment(records: memoryview | None) -> ProtocolError:

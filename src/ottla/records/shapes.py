@@ -1,0 +1,112 @@
+"""Shapes of batches seen often: the structure of all their records is checked by one match.
+
+A producer of fixed-size values writes batch after batch of the same shape: as many records, of the
+same sizes in all their parts. After LEARN_AFTER of them the shape is kept as a regular expression
+that spells out every byte of structure (lengths, offset deltas, no headers) and passes over keys,
+values and timestamp deltas. A match of 15 records takes 0.6 µs, where the walk takes 4.
+
+Owns the shapes and their bounds. Never refuses anything: what does not match is left to the walk
+(`records/walk.py`). Invariant: what matches the walk would accept, and with the same largest delta.
+A batch is counted after the walk took it, and each shape is tried on the batch it was made from.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.records.varints import read_varint
+
+RECORDS_MAX = 64
+"""Their offset deltas have one byte. A larger batch is not worth the time to compile its shape."""
+LEARN_AFTER = 100
+"""To compile one takes as long as several hundred batches without: it has to pay."""
+SHAPES_MAX = 64
+COUNTED_MAX = 256
+
+Key = tuple[int, int]
+"""How many records, and how many bytes they have together."""
+
+
+def _values_of_one_byte() -> list[int]:
+    return [(code >> 1) ^ -(code & 1) for code in range(128)]
+
+
+_DELTAS = _values_of_one_byte()
+# By the last delta: every byte that stands for a smaller or equal one (odd codes are negative).
+_NOT_ABOVE = [
+    bytes(code for code in range(128) if _DELTAS[code] <= _DELTAS[last]) for last in range(128)
+]
+
+
+class Shape:
+    __slots__ = ("_delta_at", "_fullmatch", "_record_bytes", "has_keys")
+
+    def __init__(self, data: bytes, start: int, count: int) -> None:
+        """By the first of `count` records in `data`, which the walk has found right."""
+        length, body = read_varint(data, start)
+        end = body + length
+        key_at = body + 3  # behind the attributes, one byte of time, one of offset
+        key_length, key_from = read_varint(data, key_at)
+        value_at = key_from + max(key_length, 0)
+        value_length, value_from = read_varint(data, value_at)
+        self.has_keys = key_length >= 0
+        self._record_bytes = end - start
+        self._delta_at = body + 1 - start
+        before = re.escape(data[start:body]) + b".[\\x00-\\x7f]"
+        key = re.escape(data[key_at:key_from]) + _any(key_length)
+        value = re.escape(data[value_at:value_from]) + _any(value_length)
+        pattern = b"".join(
+            b"%b\\x%02x%b%b\\x00" % (before, 2 * index, key, value) for index in range(count)
+        )
+        self._fullmatch = re.compile(pattern, re.DOTALL).fullmatch
+
+    def largest_delta(self, data: bytes, start: int) -> int | None:
+        """The largest timestamp delta, if all from `start` on is of this shape and the largest is
+        the last, as it is unless the producer's clock went back. None leaves it to the walk."""
+        if self._fullmatch(data, start) is None:
+            return None
+        deltas = data[start + self._delta_at :: self._record_bytes]
+        last = deltas[-1]
+        return None if deltas.translate(None, _NOT_ABOVE[last]) else _DELTAS[last]
+
+
+def _any(length: int) -> bytes:
+    return b".{%d}" % length if length > 0 else b""
+
+
+_shapes: dict[Key, Shape] = {}
+_counted: dict[Key, int] = {}
+
+shape_of = _shapes.get
+
+
+def count_batch(data: bytes, start: int, count: int) -> None:
+    """The walk took a batch. Whoever sends many of the shape will be served faster from now on."""
+    size = len(data) - start
+    if count > RECORDS_MAX or size % count:
+        return
+    key = (count, size)
+    seen = _counted.get(key, 0) + 1
+    if seen < LEARN_AFTER:
+        if seen == 1 and len(_counted) >= COUNTED_MAX:
+            _counted.clear()
+        _counted[key] = seen
+        return
+    # The pool validates too: another thread may just have cleared it.
+    _counted.pop(key, None)
+    _learn(key, data, start)
+
+
+def _learn(key: Key, data: bytes, start: int) -> None:
+    length, body = read_varint(data, start)
+    if (body + length - start) * key[0] != key[1]:
+        return  # as many bytes, but not in records of one size
+    known = _shapes.get(key)
+    if known is not None and known.largest_delta(data, start) is not None:
+        return  # it was something else that kept these batches from the short cut
+    shape = Shape(data, start, key[0])
+    if shape.largest_delta(data, start) is None:
+        return
+    if len(_shapes) >= SHAPES_MAX:
+        _shapes.pop(next(iter(_shapes)), None)
+    _shapes[key] = shape

@@ -1,0 +1,124 @@
+"""Goal: a batch of a familiar shape is judged as one that nobody has seen before.
+Method: shapes are learned from batches of several kinds; then every byte of the header and of the
+records is changed in turn, the checksum put right, and the batch judged with and without shapes.
+That shapes are used at all is seen by a walk that fails.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import google_crc32c
+import pytest
+
+from ottla.base.errors import ProtocolError
+from ottla.protocol.error_codes import CORRUPT_MESSAGE
+from ottla.records import shapes, validation
+from ottla.records.batch_builder import RecordToWrite, build_batch
+from ottla.records.batch_header import read_header
+from ottla.records.validation import ProduceRules, validate_produced
+from tests.unit.records.batches import NOW_MS, RULES, refusal, rules
+
+KINDS: dict[str, list[RecordToWrite]] = {
+    "one record": [RecordToWrite(NOW_MS, None, b"v" * 30)],
+    "fifteen": [RecordToWrite(NOW_MS + at // 4, None, b"v" * 30) for at in range(15)],
+    "keys": [RecordToWrite(NOW_MS, b"key", b"v" * 70) for _ in range(5)],
+    "empty keys and values": [RecordToWrite(NOW_MS, b"", b"") for _ in range(3)],
+    "nothing at all": [RecordToWrite(NOW_MS, None, None) for _ in range(64)],
+    "without a time": [RecordToWrite(-1, None, b"v") for _ in range(3)],
+}
+BYTES = (0, 1, 2, 3, 126, 127, 128, 254, 255)
+
+
+@pytest.fixture(autouse=True)
+def _no_shapes_of_others() -> Iterator[None]:
+    shapes._shapes.clear()
+    shapes._counted.clear()
+    yield
+    shapes._shapes.clear()
+    shapes._counted.clear()
+
+
+def learned(batch: bytes, times: int = shapes.LEARN_AFTER) -> bytes:
+    for _ in range(times):
+        validate_produced(memoryview(batch), RULES, NOW_MS)
+    return batch
+
+
+def with_right_crc(batch: bytes) -> bytes:
+    return batch[:17] + struct.pack(">I", google_crc32c.value(batch[21:])) + batch[21:]
+
+
+def judged(batch: bytes, by: ProduceRules) -> object:
+    try:
+        validated = validate_produced(memoryview(batch), by, NOW_MS)
+    except ProtocolError as refused:
+        return refused.code, str(refused)
+    return validated.header, bytes(validated.batch)
+
+
+def test_as_many_as_it_takes_and_the_walk_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = learned(build_batch(KINDS["fifteen"]), shapes.LEARN_AFTER - 1)
+    assert not shapes._shapes
+    learned(batch, 1)
+    monkeypatch.setattr(validation, "walk_records", None)
+    validated = validate_produced(memoryview(batch), RULES, NOW_MS)
+    assert bytes(validated.batch) == batch
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "by", [RULES, rules(compacted=True), rules(before_max_ms=50), rules(after_max_ms=1)]
+)
+def test_every_changed_byte_is_judged_as_without_shapes(
+    kind: str, by: ProduceRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = learned(build_batch(KINDS[kind], producer_id=7, producer_epoch=0, base_sequence=3))
+    assert shapes._shapes
+    changes = [
+        with_right_crc(batch[:at] + bytes([byte]) + batch[at + 1 :])
+        for at in range(min(len(batch), 250))
+        for byte in BYTES
+    ]
+    changes += [batch, batch[:-1], batch + b"\0", with_right_crc(batch[:-1])]
+    familiar = [judged(change, by) for change in changes]
+    monkeypatch.setattr(validation, "shape_of", {}.get)
+    assert familiar == [judged(change, by) for change in changes]
+
+
+def test_a_wrong_checksum_is_seen() -> None:
+    batch = bytearray(learned(build_batch(KINDS["fifteen"])))
+    batch[-2] ^= 1
+    assert refusal(lambda: validate_produced(memoryview(batch), RULES, NOW_MS)).code == (
+        CORRUPT_MESSAGE
+    )
+
+
+def test_a_clock_that_went_back_is_left_to_the_walk() -> None:
+    learned(build_batch(KINDS["fifteen"]))
+    back = [RecordToWrite(NOW_MS + at % 3, None, b"v" * 30) for at in range(15)]
+    batch = build_batch(back)
+    assert judged(batch, RULES) == (read_header(batch), batch)
+
+
+def test_another_shape_of_the_same_size_takes_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned(build_batch([RecordToWrite(NOW_MS, b"ab", b"v" * 40)] * 4))
+    other = learned(build_batch([RecordToWrite(NOW_MS, b"abcd", b"v" * 38)] * 4))
+    monkeypatch.setattr(validation, "walk_records", None)
+    assert bytes(validate_produced(memoryview(other), RULES, NOW_MS).batch) == other
+
+
+def test_what_is_remembered_has_bounds() -> None:
+    for size in range(shapes.SHAPES_MAX + 5):
+        learned(build_batch([RecordToWrite(NOW_MS, None, bytes(size))]))
+    assert len(shapes._shapes) == shapes.SHAPES_MAX
+    for size in range(2 * shapes.COUNTED_MAX):
+        learned(build_batch([RecordToWrite(NOW_MS, None, bytes(1000 + size))]), 1)
+    assert len(shapes._counted) <= shapes.COUNTED_MAX
+
+
+def test_more_records_than_have_deltas_of_one_byte_are_not_counted() -> None:
+    learned(build_batch([RecordToWrite(NOW_MS, None, b"v")] * (shapes.RECORDS_MAX + 1)))
+    assert not shapes._shapes
+    assert not shapes._counted
