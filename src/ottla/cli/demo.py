@@ -138,6 +138,54 @@ def _own_broker(stack: contextlib.ExitStack) -> str:
     return stack.enter_context(OwnBroker()).bootstrap
 
 
+@app.command("order-events")
+def order_events(
+    *, fast: Annotated[bool, typer.Option("--fast", help="No pauses on a terminal.")] = False
+) -> None:
+    """Kill the leader of a partition while orders come in, and count what was lost.
+
+    Three brokers with a ZooKeeper, the topic order-events with three partitions on all of them, a
+    producer with acks=all, a group of three consumers. The last line has the figures. Needs Java
+    for ZooKeeper; starts everything in a temporary directory, and ends by itself.
+
+    \b
+    Examples:
+      ottla demo order-events
+      ottla demo order-events --fast
+    """
+    from ottla.cli.demos.order_events import OrderEvents  # noqa: PLC0415 (help needs none of it)
+    from ottla.cli.demos.own_cluster import OwnCluster  # noqa: PLC0415 (the same)
+
+    with _ended_by_signals(), until_nobody_reads(), OwnCluster() as cluster:
+        story = OrderEvents(_teller(fast), cluster)
+        with contextlib.closing(story):
+            story.tell()
+
+
+@app.command()
+def acks(
+    *, fast: Annotated[bool, typer.Option("--fast", help="No pauses on a terminal.")] = False
+) -> None:
+    """Show what acks=0, 1 and all lose when brokers die, with and without unclean election.
+
+    Three brokers with a ZooKeeper, six topics with a choice each, two disasters. The last line has
+    the orders that were promised and are gone. Needs Java for ZooKeeper; starts everything in a
+    temporary directory, and ends by itself.
+
+    \b
+    Examples:
+      ottla demo acks
+      ottla demo acks --fast
+    """
+    from ottla.cli.demos.acks import Acks  # noqa: PLC0415 (help needs none of it)
+    from ottla.cli.demos.own_cluster import OwnCluster  # noqa: PLC0415 (the same)
+
+    with _ended_by_signals(), until_nobody_reads(), OwnCluster() as cluster:
+        story = Acks(_teller(fast), cluster)
+        with contextlib.closing(story):
+            story.tell()
+
+
 def _teller(fast: bool) -> Teller:
     from ottla.cli.demos.teller import PlainTeller, TerminalTeller  # noqa: PLC0415 (the same)
     from ottla.cli.tables import console  # noqa: PLC0415 (the same)

@@ -25,6 +25,7 @@ def test_a_broker_has_its_id_its_port_its_directory_and_a_listener_for_its_peers
     overrides = command[len(SERVE) + 1 :: 2]
     config = load_broker_config(None, overrides).config
     assert config.get_int("node.id") == 2
+    assert config.get_int("zookeeper.session.timeout.ms") == 9_000
     assert config.get_list("log.dirs") == ["/data/broker-2"]
     listeners = parse_listeners(config)
     assert [(one.name, one.host, one.port) for one in listeners.listening] == [

@@ -41,6 +41,8 @@ COMMANDS = [
     "demo exactly-once",
     *(f"txn {name}" for name in ("list", "describe", "abort", "find-hanging")),
     "explain",
+    "demo order-events",
+    "demo acks",
 ]
 
 
