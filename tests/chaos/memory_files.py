@@ -54,7 +54,7 @@ class MemoryMap(bytearray):
         self.files.absorb_maps()
         self.inode.maps = [other for other in self.inode.maps if other is not self]
         if not self.inode.maps:
-            self.files.mapped.discard(self.inode)
+            self.files.mapped.pop(self.inode, None)
 
 
 class MemoryFile:
@@ -108,7 +108,7 @@ class MemoryFile:
         mapped.inode = self._inode
         mapped.files = self._files
         self._inode.maps.append(mapped)
-        self._files.mapped.add(self._inode)
+        self._files.mapped[self._inode] = None
         return mapped
 
     def close(self) -> None:
@@ -130,7 +130,8 @@ class MemoryFiles:
         self.directories: set[str] = {"/"}
         self.journal: list[Operation] = []
         self.record = record
-        self.mapped: set[Inode] = set()
+        self.mapped: dict[Inode, None] = {}
+        """In order, so that the same calls make the same journal."""
         self._boot = boot
         self._locked: set[str] = set()
         self._next_number = 0
@@ -225,9 +226,20 @@ class MemoryFiles:
 
     def rename(self, source: str, target: str) -> None:
         self.absorb_maps()
+        if source in self.directories:
+            self._rename_directory(source, target)
+            return
         self.inodes[target] = self._inode(source)
         del self.inodes[source]
         self.note("rename", source, target)
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        """At once and for good, as directories are made."""
+        self.directories.discard(source)
+        self.directories.add(target)
+        for path in [path for path in self.inodes if path.startswith(source + "/")]:
+            self.inodes[target + path[len(source) :]] = self.inodes.pop(path)
+        self.note("rename_dir", source, target)
 
     def remove(self, path: str) -> None:
         self._inode(path)
@@ -376,11 +388,29 @@ class DiskImage:
             self._directories.add(operation[1])
         elif kind == "sync_dir":
             self._sync_dir(operation[1])
+        elif kind == "rename_dir":
+            self._rename_dir(operation[1], operation[2])
         else:
             if kind == "create":
                 self._files[operation[2]] = _DiskFile()
             self._unsynced.setdefault(_parent(operation[1]), []).append(operation)
             _change(self._names, operation)
+
+    def _rename_dir(self, source: str, target: str) -> None:
+        def moved(path: str) -> str:
+            return target + path[len(source) :] if path.startswith(source + "/") else path
+
+        self._directories.discard(source)
+        self._directories.add(target)
+        self._names = {moved(path): number for path, number in self._names.items()}
+        if source in self._durable:
+            entries = self._durable.pop(source)
+            self._durable[target] = {moved(path): number for path, number in entries.items()}
+        if source in self._unsynced:
+            self._unsynced[target] = [
+                (kind, *(moved(part) if isinstance(part, str) else part for part in rest))
+                for kind, *rest in self._unsynced.pop(source)
+            ]
 
     def _sync_dir(self, path: str) -> None:
         entries = self._durable.setdefault(path, {})

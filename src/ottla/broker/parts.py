@@ -68,6 +68,7 @@ class Parts:
             pool=around.pool,
             log_dirs=around.log_dirs,
             config=config,
+            is_cluster=opened.is_cluster,
         )
         self.flusher = Flusher(around.pool, self.replicas.storage_failed)
         self.replicas.on_roll = self.flusher.on_roll

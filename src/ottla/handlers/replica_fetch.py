@@ -38,10 +38,8 @@ def handle_replica_fetch(context: Context, request: FetchRequest) -> Reply | Def
     session = services.replica_sessions.resolve(request, now_ms)
     if isinstance(session, int):
         return _reply(context, session, 0, [])
-    if session.is_parked:
-        # It has somebody new to ask for: the answer that it waits for is not to be held back.
-        session.is_parked = False
-        session.wake()
+    # If it waits for one, it has somebody new to ask for: the answer is not to be held back.
+    session.answer_waiting()
     session.take(request, now_ms)
     told, is_urgent = session.collect(request.max_bytes)
     if is_urgent or request.session_epoch <= 0 or request.max_wait_ms <= 0:
@@ -63,6 +61,7 @@ class _ParkedFetch:
         self.answer: Deferred[Reply | None] = Deferred()
         self._timer: Timer = context.services.timers.call_later(request.max_wait_ms, self._on_time)
         session.wake = self._on_news
+        session.answer_waiting = self._resolve
         session.is_parked = True
 
     def _on_news(self) -> None:
@@ -71,10 +70,13 @@ class _ParkedFetch:
 
     def _on_time(self) -> None:
         if self._session.is_parked:
-            self._session.is_parked = False
             self._resolve()
 
     def _resolve(self) -> None:
+        if self.answer.done:
+            return  # by the next request, in the turn of the news
+        self._timer.cancel()
+        self._session.is_parked = False
         told, _ = self._session.collect(self._request.max_bytes)
         self.answer.resolve(_reply(self._context, NONE, self._session.session_id, told))
 

@@ -151,6 +151,8 @@ class Durability:
             job.sync_directory_too(self._directory)
         if self._parent_unsynced:
             job.sync_directory_too(self._directory.rpartition("/")[0])
+            # Whose records these are has to be known for as long as they are.
+            job.paths.append(f"{self._directory}/{file_names.PARTITION_METADATA}")
         self._flushing = True
         # What happens from here on is not covered by the job any more.
         self._directory_unsynced = False

@@ -32,7 +32,8 @@ def read_partition_metadata(files: Files, directory: str) -> uuid.UUID | None:
 
 def write_partition_metadata(files: Files, directory: str, topic_id: uuid.UUID) -> None:
     """Not synced, since ten thousand syncs would make the first start of a big topic take a
-    minute: after a power cut the file of a new partition may be missing or empty."""
+    minute: after a power cut the file of a new partition may be missing or empty. The first flush
+    of the log syncs it."""
     path = f"{directory}/{file_names.PARTITION_METADATA}"
     with storing(path, "write"):
         file = files.open(path, create=True)

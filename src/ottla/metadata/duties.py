@@ -90,15 +90,19 @@ class Duties:
         writes = PartitionWrites(image)
         done = Done(dead)
         mover = _Mover(image, dead, settings, writes)
+        has_moved = set()
         # Who has no leader at all comes first.
         for only_leaderless in (True, False):
             for name in image.topics if dead else list(self._topics):
                 topic = image.topics.get(name)
                 moved = [] if topic is None else list(mover.move(topic, only_leaderless))
                 done.moved += moved
+                if moved:
+                    has_moved.add(name)
                 if writes.is_full():
                     break
-                if not moved and not dead and not only_leaderless:
+                if name not in has_moved and not dead and not only_leaderless:
+                    # Not where something is decided: the commit may fail.
                     del self._topics[name]
             if writes.is_full():
                 break

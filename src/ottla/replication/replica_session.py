@@ -95,6 +95,7 @@ class ReplicaSession(Pulse):
         "_reads",
         "_sent",
         "_surroundings",
+        "answer_waiting",
         "broker_epoch",
         "epoch",
         "is_eager",
@@ -122,6 +123,10 @@ class ReplicaSession(Pulse):
         self.is_parked = False
         self.wake: Callable[[], None] = lambda: None
         """Called once for each time that `is_parked` was set."""
+        self.answer_waiting: Callable[[], None] = lambda: None
+        """Answers the request that waits, if one does. Before the next one is taken: an answer
+        tells nothing of what only a later request has named, for the follower would not take it,
+        and would not be told again."""
         self.news: dict[ReplicaRead, None] = {}
         self._reads: dict[ReadKey, ReplicaRead] = {}
         self._sent: list[ReplicaRead] = []

@@ -60,9 +60,11 @@ class LocalReplicas:
         pool: Pool,
         log_dirs: list[LogDir],
         config: BrokerConfig,
+        is_cluster: bool = False,
     ) -> None:
         self._broker_id = broker_id
         self._files = files
+        self._is_cluster = is_cluster
         self._clock = clock
         self._timers = timers
         self._pool = pool
@@ -77,6 +79,9 @@ class LocalReplicas:
             config=config,
         )
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._led_before: dict[tuple[uuid.UUID, int], int] = {}
+        """Epochs that an earlier life of this broker has led: this one does not know how far it
+        was, and others may have copied what is not here any more (R1, R9)."""
         self._corrupt: set[TopicPartition] = set()
         self.alarms = 0
         """How many replicas have broken an invariant since the start."""
@@ -116,7 +121,7 @@ class LocalReplicas:
         where: dict[TopicPartition, LogDir] = {}
         for log_dir in self._log_dirs:
             for found in log_dir.partitions():
-                if self._is_ours(image, found):
+                if self._is_ours(image, found, log_dir):
                     where[found.topic, found.partition] = log_dir
                 else:
                     # Never deleted: somebody may have put it there for a reason.
@@ -128,6 +133,13 @@ class LocalReplicas:
             for index, state in topic.partitions.items()
             if self._broker_id in state.replicas
         ]
+        if self._is_cluster:
+            self._led_before = {
+                (topic.topic_id, index): state.leader_epoch
+                for topic in image.topics.values()
+                for index, state in topic.partitions.items()
+                if state.leader == self._broker_id
+            }
         finished: Deferred[None] = Deferred()
 
         def opened(_: Deferred[None]) -> None:
@@ -137,9 +149,12 @@ class LocalReplicas:
         self._open(orders).when_done(opened)
         return finished
 
-    def _is_ours(self, image: MetadataImage, found: FoundPartition) -> bool:
+    def _is_ours(self, image: MetadataImage, found: FoundPartition, log_dir: LogDir) -> bool:
         topic = image.topics.get(found.topic)
         if topic is None or found.topic_id not in (None, topic.topic_id):
+            return False
+        if found.topic_id is None and self._is_cluster and log_dir.power_lost:
+            # Nothing of it was ever flushed, and it may be of a deleted topic of this name.
             return False
         state = topic.partitions.get(found.partition)
         return state is not None and self._broker_id in state.replicas
@@ -214,6 +229,10 @@ class LocalReplicas:
                     partition.on_config_changed()
 
     def _assume_role(self, partition: Partition, state: PartitionState) -> None:
+        if state.leader == self._broker_id:
+            key = partition.topic_id, partition.partition
+            if self._led_before.get(key, -1) == state.leader_epoch:
+                return  # the controller is about to replace it, and then the epoch is another
         assigned = Assignment(
             state.leader,
             state.leader_epoch,

@@ -161,6 +161,19 @@ def test_the_next_request_ends_the_wait_of_the_one_before(setting: Setting) -> N
     assert len(told(second)[2]) == 1
 
 
+def test_an_answer_tells_nothing_of_what_only_the_next_request_names(setting: Setting) -> None:
+    """The follower would not take it (R10), and would never be told the watermark again."""
+    setting.leader = Replica(1).lead((1, 2))
+    setting.leader.produce()
+    setting.ask(None)
+    waiting = setting.ask(None, (33, 1))
+    naming = setting.ask(1, (33, 2))
+    setting.turn()
+    assert told(waiting) == (0, 33, [])
+    setting.time.advance(1_000)
+    assert [one.high_watermark for one in told(naming)[2]] == [1]
+
+
 def test_a_lost_leadership_ends_the_wait(setting: Setting) -> None:
     setting.ask()
     waiting = setting.ask(None, (33, 1))

@@ -5,14 +5,16 @@ Method: a file system in memory that counts syncs and can refuse them.
 from __future__ import annotations
 
 import errno
+import uuid
 
 import pytest
 
 from ottla.base.errors import InvariantError, StorageError
 from ottla.log.log_config import LogConfig
+from ottla.log.open_log import open_log
 from ottla.log.partition_log import FlushJob
 from tests.chaos.memory_files import MemoryFile, MemoryFiles
-from tests.unit.log.world import World, batch
+from tests.unit.log.world import ManualClock, World, batch
 
 
 def a_world(**settings: int) -> World:
@@ -184,6 +186,28 @@ def test_what_was_made_before_a_kill_is_flushed_with_its_directories() -> None:
     job.run()
     synced = {one[1] for one in world.files.journal[before:] if one[0] == "sync_dir"}
     assert synced == {"/data", world.log.directory}
+
+
+def test_the_first_flush_makes_known_whose_records_these_are() -> None:
+    files = MemoryFiles(record=True)
+    log, _ = open_log(
+        files,
+        "/data/t-0",
+        "t",
+        0,
+        topic_id=uuid.UUID(int=7),
+        config=LogConfig(),
+        recovery_point=0,
+        log_start_offset=0,
+        clean=False,
+        clock=ManualClock(),
+        producer_id_expiration_ms=1000,
+    )
+    job = log.flush_job()
+    assert job is not None
+    job.run()
+    number = files.inodes["/data/t-0/partition.metadata"].number
+    assert ("sync", number) in files.journal
 
 
 def test_close_leaves_everything_in_order() -> None:

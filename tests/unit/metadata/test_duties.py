@@ -294,3 +294,22 @@ def test_preferred_leaders_in_commits_of_two_hundred() -> None:
     cluster = led_elsewhere(*[2] * 250)
     assert preferred(cluster).count(1) == PARTITIONS_MAX
     assert preferred(cluster).count(1) == 250
+
+
+def test_an_election_that_could_not_be_written_is_decided_again() -> None:
+    """The commit was lost, and no newer image has come."""
+    controller = a_controller()
+    end(controller.cluster, 1)
+    controller.duties.on_liveness(frozenset({2, 3}))
+    controller.work()
+    for broker in (2, 3):
+        end(controller.cluster, broker)
+    controller.duties.on_liveness(frozenset())
+    controller.work()
+    assert state(controller).leader == -1
+    controller.cluster.store.register(2, registration(2))
+    controller.news()
+    decided = [controller.duties.next(SETTINGS) for _ in range(3)]
+    assert all(one is not None and one.response.moved for one in decided)
+    controller.work()
+    assert state(controller).leader == 2

@@ -44,7 +44,9 @@ class Pool:
 class Broker:
     """One life of broker 1 over the files of its disk."""
 
-    def __init__(self, disk: Path, dirs: tuple[str, ...] = ("one",)) -> None:
+    def __init__(
+        self, disk: Path, dirs: tuple[str, ...] = ("one",), *, is_cluster: bool = False
+    ) -> None:
         self.time = VirtualTime()
         self.disk = disk
         files = PosixFiles()
@@ -58,6 +60,7 @@ class Broker:
             pool=Pool(),
             log_dirs=self.dirs,
             config=BrokerConfig({}),
+            is_cluster=is_cluster,
         )
         self.replicas.copying = self
         self.replicas.on_offline = self.on_offline
@@ -159,6 +162,35 @@ def test_what_is_not_ours_any_more_is_set_aside(broker: Broker) -> None:
     assert again.replicas.find("t", 0) is None
     [name] = again.names()
     assert name.endswith("-stray")
+
+
+def test_an_epoch_that_an_earlier_life_led_is_not_led_again(broker: Broker) -> None:
+    """Others may have copied of it what is not here any more (R1, R9)."""
+    broker.load(state(1))
+    broker.die()
+    again = Broker(broker.disk, is_cluster=True).load(state(1))
+    assert again.partition().check_leader(-1) == NOT_LEADER_OR_FOLLOWER
+    again.apply(state(1, 0, 1, in_sync=(1, 2)))
+    assert again.partition().check_leader(-1) == NOT_LEADER_OR_FOLLOWER
+    again.apply(state(1, 2, 3, in_sync=(1, 2)))
+    assert again.partition().check_leader(-1) == NONE
+
+
+@pytest.mark.parametrize("is_cluster", [True, False])
+def test_after_a_loss_of_power_records_of_an_unknown_topic_are_not_taken(
+    broker: Broker, *, is_cluster: bool
+) -> None:
+    """They may be of a deleted one of the same name. A single node has only these."""
+    broker.load(state(1))
+    broker.produce()
+    broker.die()
+    (broker.disk / "one" / "t-0" / "partition.metadata").unlink()
+    (broker.disk / "one" / "ottla.boot.id").write_text("another")
+    again = Broker(broker.disk, is_cluster=is_cluster).load(state(2, 1, 1))
+    log = again.partition().log
+    assert log is not None
+    assert log.log_end_offset == (0 if is_cluster else 1)
+    assert any(name.endswith("-stray") for name in again.names()) == is_cluster
 
 
 def test_a_failed_disk_is_told(tmp_path: Path) -> None:
