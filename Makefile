@@ -88,7 +88,9 @@ format: $(VENV)/test.stamp ## Let ruff put the sources in shape
 
 # New seeds each time; `make test` takes its own from the sources.
 SEEDS ?= 2000
-sim: $(VENV)/test.stamp ## Groups and transactions in simulated time: SEEDS new histories of each
+CLUSTER_SEEDS ?= 20000
+sim: $(VENV)/test.stamp ## In simulated time: CLUSTER_SEEDS new histories of a cluster, SEEDS of groups and transactions
+	@$(BIN)/python -m sim.cluster --seeds $(CLUSTER_SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 	@$(BIN)/python -m sim.groups --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 	@$(BIN)/python -m sim.transactions --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 

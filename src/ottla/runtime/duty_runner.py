@@ -228,7 +228,10 @@ class DutyRunner:
         for moved in done.moved:
             if moved.after.leader not in (moved.before.leader, -1):
                 self.stats.elections += 1
-            if moved.after.unclean_epoch != moved.before.unclean_epoch:
+            if (
+                moved.after.leader_epoch != moved.before.leader_epoch
+                and moved.after.unclean_epoch == moved.after.leader_epoch
+            ):
                 self.stats.unclean_elections += 1
                 log.warning(
                     "unclean election: broker %d leads %s-%d in epoch %d; records may be lost",

@@ -1,0 +1,102 @@
+"""What one seed draws: the cluster, its settings, and which faults come when (swarm).
+
+Every concern has a generator of its own, so that a change of one does not shift the others. A
+quarter of the seeds draws no fault at all.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+KINDS = (
+    "kill",
+    "stop",
+    "pause",
+    "cut",
+    "isolate",
+    "away",
+    "expire",
+    "loss",
+    "slow",
+    "store_loss",
+    "power",
+    "power_all",
+    "kill_all",
+    "elect",
+    "move",
+    "settings",
+    "remake",
+    "unclean",
+)
+FAULTS_WINDOW_MS = 8_000
+FIRST_FAULT_MS = 300
+
+
+class Fault(NamedTuple):
+    at_ms: float
+    kind: str
+    seed: int
+
+
+class Plan:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        chance = Random(f"{seed}/plan")
+        self.is_quiet = chance.random() < 0.25
+        share = chance.choice((0.15, 0.3, 0.5))
+        kinds = [kind for kind in KINDS if chance.random() < share]
+        if not self.is_quiet and not kinds:
+            kinds = [chance.choice(KINDS)]
+        self.kinds: tuple[str, ...] = () if self.is_quiet else tuple(kinds)
+        self.partitions = chance.choice((1, 1, 1, 2))
+        self.broker_count = 4 if "move" in self.kinds and chance.random() < 0.5 else 3
+        self.replicas = 3 if chance.random() < 0.85 else 2
+        self.in_sync_min = chance.choice((1, 2, 2, 2))
+        self.is_flushed = chance.random() < 0.3
+        if self.has_power_cuts:
+            self.is_flushed = chance.random() < 0.7
+        self.is_unclean = "unclean" in self.kinds
+        self.is_fence_blind = chance.random() < 0.5
+        self.is_idempotent = chance.random() < 0.5
+        self.produce_ms = chance.choice((100.0, 200.0, 500.0))
+        self.network_ms = chance.choice((0.3, 1.0, 5.0))
+        self.rates = {broker: chance.choice((1.0, 1.0, 0.95, 1.05)) for broker in range(1, 5)}
+        self.faults = self._faults(chance)
+
+    @property
+    def has_power_cuts(self) -> bool:
+        return "power" in self.kinds or "power_all" in self.kinds
+
+    @property
+    def end_ms(self) -> float:
+        return FAULTS_WINDOW_MS
+
+    def _faults(self, chance: Random) -> list[Fault]:
+        if not self.kinds:
+            return []
+        count = chance.choice((2, 4, 8, 14))
+        return sorted(
+            Fault(
+                chance.uniform(FIRST_FAULT_MS, FAULTS_WINDOW_MS),
+                chance.choice(self.kinds),
+                chance.getrandbits(32),
+            )
+            for _ in range(count)
+        )
+
+    def settings(self) -> dict[str, str]:
+        return {
+            "zookeeper.connect": "sim",
+            "min.insync.replicas": str(self.in_sync_min),
+            "default.replication.factor": str(self.replicas),
+            "log.flush.interval.messages": "1" if self.is_flushed else str(2**63 - 1),
+            "unclean.leader.election.enable": "true" if self.is_unclean else "false",
+            "replica.lag.time.max.ms": "2500",
+            "replica.fetch.wait.max.ms": "800",
+            "replica.fetch.backoff.ms": "300",
+            "replica.high.watermark.checkpoint.interval.ms": "1500",
+            "log.index.size.max.bytes": "256",
+            "leader.imbalance.check.interval.seconds": "6",
+            "log.segment.delete.delay.ms": "1000",
+        }
