@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.compat.nodes import KafkaNode, Node, OttlaNode
+from tests.client.secure_kafka import Authority, SecureKafka
+from tests.compat.nodes import Node, OttlaNode
 
 KAFKA = pytest.param(
     "kafka", marks=[pytest.mark.kafka, pytest.mark.java, pytest.mark.xdist_group("client-kafka")]
@@ -37,8 +38,9 @@ def ottla_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="session")
-def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    node = KafkaNode(tmp_path_factory.mktemp("client-kafka"), ONE_NODE)
+def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    node = SecureKafka(tmp_path_factory.mktemp("client-kafka"), ONE_NODE, authority)
     node.start()
     yield node
     node.kill()  # how it stops is of no interest here, and takes it seconds

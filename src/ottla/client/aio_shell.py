@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,7 @@ from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
 from ottla.client.errors import ClosedError
 from ottla.client.pending import Cancelled, Pending
+from ottla.client.tls import tls_context, tls_error
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.client")
@@ -27,6 +29,7 @@ class AioShell:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._loop = asyncio.get_running_loop()
+        self._tls = tls_context(core.settings)
         self._timer: asyncio.Handle | None = None
         self._timer_ms = 0.0
         self._opening: set[asyncio.Task[None]] = set()
@@ -146,8 +149,14 @@ class AioShell:
     async def _open(self, connection: Connection) -> None:
         try:
             await self._loop.create_connection(
-                lambda: _Link(self, connection), connection.host, connection.port
+                lambda: _Link(self, connection), connection.host, connection.port, ssl=self._tls
             )
+        except ssl.SSLEOFError as error:
+            self.core.on_lost(connection, str(error), monotonic_ms())
+            self.carry_out()
+        except ssl.SSLError as error:
+            self.core.on_lost(connection, tls_error(error), monotonic_ms())
+            self.carry_out()
         except OSError as error:
             self.core.on_lost(connection, str(error), monotonic_ms())
             self.carry_out()

@@ -21,3 +21,8 @@ def chance() -> float:
 
 def new_id() -> str:
     return str(uuid.uuid4())
+
+
+def nonce() -> str:
+    """A text that nobody can guess."""
+    return f"{random.SystemRandom().getrandbits(192):048x}"

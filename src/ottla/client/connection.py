@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
 from ottla.base.errors import MalformedRequest, OttlaError, check
@@ -28,6 +28,9 @@ from ottla.protocol.api_keys import FIRST_FLEXIBLE_VERSION, NEVER_FLEXIBLE
 from ottla.protocol.error_codes import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.headers import read_response_header, request_header
 
+if TYPE_CHECKING:
+    from ottla.client.sasl import Conversation
+
 OPENING = "opening"
 INTRODUCING = "introducing"
 READY = "ready"
@@ -38,6 +41,7 @@ ConnectionKey = tuple[int, str]
 
 Encoder = Callable[[int], Sequence[Buffer]]
 Decoder = Callable[[int, Buffer], Any]
+Settle = Callable[["Request", Any, OttlaError | None], None]
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _API_VERSIONS_NEWEST = 4
@@ -64,7 +68,7 @@ class Request:
         self,
         api_key: int,
         encode: Encoder,
-        settle: Callable[[Request, Any, OttlaError | None], None],
+        settle: Settle,
         deadline_ms: float,
         *,
         decode: Decoder | None = None,
@@ -92,8 +96,8 @@ class Request:
 
 class Connection:
     __slots__ = (
-        "_authentication",
         "_client_id",
+        "_conversation",
         "_headers",
         "_next_correlation_id",
         "frames",
@@ -115,7 +119,13 @@ class Connection:
     )
 
     def __init__(
-        self, key: ConnectionKey, host: str, port: int, client_id: str, setup_deadline_ms: float
+        self,
+        key: ConnectionKey,
+        host: str,
+        port: int,
+        client_id: str,
+        setup_deadline_ms: float,
+        conversation: Conversation | None = None,
     ) -> None:
         self.key = key
         self.host = host
@@ -136,7 +146,7 @@ class Connection:
         self._next_correlation_id = 0
         self.outgoing: list[Buffer] = []
         self.outgoing_bytes = 0
-        self._authentication: Any = None
+        self._conversation = conversation
 
     # ------------------------------------------------------------------------------- out
 
@@ -222,7 +232,50 @@ class Connection:
         if answer.error_code != NONE:
             raise error_for(answer.error_code, "ApiVersions")
         self.versions = versions_of(answer)
-        self._become_ready()
+        if self._conversation is None:
+            self._become_ready()
+        else:
+            mechanism = {"mechanism": self._conversation.mechanism}
+            self._ask(api_keys.SASL_HANDSHAKE, mechanism, self._on_mechanism)
+
+    def _ask(self, api_key: int, fields: dict[str, Any], settle: Settle) -> None:
+        """In version 1 or newer: before it, credentials would go out without a header."""
+        assert self.versions is not None
+        request = Request(
+            api_key,
+            lambda version: (messages.encode_request(api_key, version, fields),),
+            settle,
+            self.setup_deadline_ms,
+        )
+        low = 1 if api_key == api_keys.SASL_HANDSHAKE else None
+        self._write_as(request, self.versions.choose(api_key, low))
+
+    def _on_mechanism(self, request: Request, answer: Any, error: OttlaError | None) -> None:
+        if error is not None:
+            return  # the connection ends with it
+        conversation = self._conversation
+        assert conversation is not None
+        if answer.error_code != NONE:
+            offered = ", ".join(answer.mechanisms) or "none"
+            what = f"sasl.mechanism={conversation.mechanism}; the broker offers {offered}"
+            raise error_for(answer.error_code, what)
+        self._authenticate(conversation.first())
+
+    def _authenticate(self, message: bytes) -> None:
+        self._ask(api_keys.SASL_AUTHENTICATE, {"auth_bytes": message}, self._on_authenticated)
+
+    def _on_authenticated(self, request: Request, answer: Any, error: OttlaError | None) -> None:
+        if error is not None:
+            return
+        conversation = self._conversation
+        assert conversation is not None
+        if answer.error_code != NONE:
+            raise error_for(answer.error_code, "SASL", answer.error_message)
+        message = conversation.reply(bytes(answer.auth_bytes))
+        if conversation.is_done:
+            self._become_ready()
+        else:
+            self._authenticate(message)
 
     def _become_ready(self) -> None:
         self.state = READY

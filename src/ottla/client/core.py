@@ -68,7 +68,7 @@ class Core:
         self.nodes.on_received(connection, count, now_ms)
         self.end_turn()
 
-    def on_lost(self, connection: Connection, reason: str, now_ms: float) -> None:
+    def on_lost(self, connection: Connection, reason: str | ClientError, now_ms: float) -> None:
         self.now_ms = now_ms
         self.nodes.on_lost_socket(connection, reason, now_ms)
         self.end_turn()

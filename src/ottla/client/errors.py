@@ -27,6 +27,7 @@ __all__ = [
     "OutOfOrderError",
     "RecordTooLargeError",
     "TimedOutError",
+    "TlsError",
     "TransactionAbortableError",
     "TransactionStateError",
     "UnknownTopicError",
@@ -68,6 +69,11 @@ class NoBrokerError(ConnectionLostError):
 
 class MalformedAnswerError(ConnectionLostError):
     """Bytes that are no answer to what was asked; the connection was closed."""
+
+
+class TlsError(ClientError):
+    """Client and broker do not trust each other, or one of them does not speak TLS: check
+    `security.protocol`, `ssl.cafile` and the name in the broker's certificate."""
 
 
 class UnsupportedByBrokerError(ClientError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.client.backoff import backoff_ms
 from ottla.client.connection import CLOSED, OPENING, READY, Connection, ConnectionKey, Request
@@ -24,6 +25,9 @@ from ottla.client.errors import (
 )
 from ottla.client.settings import ClientSettings
 from ottla.protocol import api_keys
+
+if TYPE_CHECKING:
+    from ottla.client.sasl import Conversation
 
 logger = logging.getLogger("ottla.client")
 
@@ -103,12 +107,25 @@ class Nodes:
             patience.failures + 1,
             0.5,
         )
-        connection = Connection(key, host, port, self._settings.client_id, now_ms + setup_ms)
+        connection = Connection(
+            key, host, port, self._settings.client_id, now_ms + setup_ms, self._conversation()
+        )
         connection.opened_ms = connection.used_ms = now_ms
         self.connections[key] = connection
         self.opening.append(connection)
         self.connections_opened += 1
         return connection
+
+    def _conversation(self) -> Conversation | None:
+        settings = self._settings
+        if not settings.security_protocol.startswith("SASL"):
+            return None
+        # Loaded here: hashes and their kin take milliseconds that most can do without.
+        from ottla.client.sasl import conversation  # noqa: PLC0415
+
+        username, password = settings.sasl_username, settings.sasl_password
+        assert username is not None and password is not None  # `validate` saw to that
+        return conversation(settings.sasl_mechanism, username, password.reveal())
 
     def send(self, connection: Connection, request: Request, now_ms: float) -> None:
         connection.used_ms = now_ms
@@ -151,11 +168,15 @@ class Nodes:
         if connection.outgoing:
             self.writable.append(connection)
 
-    def on_lost_socket(self, connection: Connection, reason: str, now_ms: float) -> None:
+    def on_lost_socket(
+        self, connection: Connection, reason: str | ClientError, now_ms: float
+    ) -> None:
         """The shell says that the socket is gone or never came to be."""
         where = f"{connection.host}:{connection.port}"
-        if connection.state == OPENING:
-            error: ClientError = NoBrokerError(f"{where} cannot be reached: {reason}")
+        if isinstance(reason, ClientError):
+            error = reason
+        elif connection.state == OPENING:
+            error = NoBrokerError(f"{where} cannot be reached: {reason}")
         else:
             error = ConnectionLostError(f"the connection to {where} ended: {reason}")
         self._lose(connection, error, now_ms)

@@ -10,7 +10,10 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.tls import TlsSocket
 
 # A caller that comes back within this time needs no thread to read for it; answers that nobody has
 # come for in this time are read by the thread.
@@ -33,19 +36,25 @@ class Link:
         "caller_ms",
         "events",
         "fd",
+        "is_connected",
         "is_driven",
         "is_dropped",
         "is_open",
         "poll",
+        "raw",
+        "secure",
         "sock",
         "unsent",
     )
 
-    def __init__(self, sock: socket.socket, addresses: list[Any]) -> None:
-        self.sock = sock
+    def __init__(self, sock: socket.socket, addresses: list[Any], secure: TlsSocket | None) -> None:
+        self.raw = sock
+        self.sock: socket.socket | TlsSocket = sock if secure is None else secure
+        self.secure = secure
         self.fd = sock.fileno()
         self.addresses = addresses  # other addresses of the same name, to be tried
-        self.is_open = False
+        self.is_connected = False
+        self.is_open = False  # connected, and where TLS is spoken its handshake is over
         self.events = UNWATCHED
         self.unsent: deque[memoryview] = deque()
         self.caller_ms = 0.0  # when a caller's thread last looked at it
@@ -56,7 +65,9 @@ class Link:
 
     def wanted_events(self, *, is_parked: bool) -> int:
         """What the background thread should hear of it."""
-        if not self.is_open:
+        if not self.is_connected:
             return _READ_WRITE
         events = _PARKED if self.is_driven or is_parked else _READ
-        return events | select.EPOLLOUT if self.unsent else events
+        if self.unsent or (self.secure is not None and self.secure.has_unsent):
+            events |= select.EPOLLOUT
+        return events

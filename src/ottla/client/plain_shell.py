@@ -18,16 +18,22 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.errors import InvariantError
 from ottla.base.ports import Buffer
 from ottla.client.clock import monotonic_ms
 from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
-from ottla.client.errors import ClosedError, TimedOutError
+from ottla.client.errors import ClosedError, TimedOutError, TlsError
 from ottla.client.pending import Cancelled, Pending
 from ottla.client.plain_link import HOVER_MS, PARK_MS, UNWATCHED, Link
+from ottla.client.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from ottla.client.tls import TlsSocket
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.client")
@@ -46,6 +52,7 @@ class PlainShell:
         self.core = core
         self.lock = threading.Lock()
         self._name = name
+        self._tls = _tls_context(core.settings)
         self._epoll = select.epoll()
         self._watched: dict[int, Connection] = {}
         self._wake_in, self._wake_out = socket.socketpair()
@@ -320,7 +327,7 @@ class PlainShell:
             )
         except OSError as error:
             with self.lock:
-                self.core.on_lost(connection, str(error), monotonic_ms())
+                self._on_broken(connection, error)
             return
         with self.lock:
             self._try_next(connection, addresses, "no address")
@@ -337,7 +344,7 @@ class PlainShell:
                 reason = str(error)
                 continue
             code = sock.connect_ex(address)
-            link = Link(sock, addresses)
+            link = Link(sock, addresses, self._secured(sock, connection))
             connection.transport = link
             self._watch(connection, link)
             if code == 0:
@@ -345,6 +352,13 @@ class PlainShell:
             return
         if connection.state != CLOSED:
             self.core.on_lost(connection, reason, monotonic_ms())
+
+    def _secured(self, sock: socket.socket, connection: Connection) -> TlsSocket | None:
+        if self._tls is None:
+            return None
+        from ottla.client.tls import TlsSocket  # noqa: PLC0415 - see _tls_context
+
+        return TlsSocket(sock, self._tls, connection.host)
 
     def _set_buffers(self, sock: socket.socket) -> None:
         settings = self.core.settings
@@ -354,11 +368,25 @@ class PlainShell:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
 
     def _on_connect_result(self, connection: Connection, link: Link) -> None:
-        code = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code != 0:
-            self._drop_socket(connection)
-            self._try_next(connection, link.addresses, f"error {code} from connect")
-            return
+        if not link.is_connected:
+            code = link.raw.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code != 0:
+                self._drop_socket(connection)
+                self._try_next(connection, link.addresses, f"error {code} from connect")
+                return
+            link.is_connected = True
+        if link.secure is not None:
+            try:
+                is_over = link.secure.handshake()
+            except TlsError as error:
+                self.core.on_lost(connection, error, monotonic_ms())
+                return
+            except OSError as error:
+                self._on_broken(connection, error)
+                return
+            if not is_over:
+                self._watch(connection, link)
+                return
         link.is_open = True
         self._watch(connection, link)
         self.core.on_open(connection, monotonic_ms())
@@ -392,6 +420,8 @@ class PlainShell:
         link: Link | None = connection.transport
         if link is None or not link.is_open:
             return
+        if link.secure is not None and not self._flush(connection, link.secure):
+            return
         size = connection.outgoing_bytes
         outgoing: list[Buffer] = connection.take_outgoing()
         if outgoing and not link.unsent:
@@ -404,16 +434,28 @@ class PlainShell:
             except BlockingIOError:
                 sent = 0
             except OSError as error:
-                self.core.on_lost(connection, str(error), monotonic_ms())
+                self._on_broken(connection, error)
                 return
             if sent == size:
-                if connection not in self._parked:
+                if connection not in self._parked or link.secure is not None:
                     self._watch(connection, link)
                 return
             outgoing = _after(outgoing, sent)
-        if outgoing or link.unsent:
+        if outgoing or link.unsent or link.secure is not None:
             link.unsent.extend(map(memoryview, outgoing))
             self._write_queued(connection, link)
+
+    def _flush(self, connection: Connection, secure: TlsSocket) -> bool:
+        """False if that was its end."""
+        try:
+            secure.flush()
+        except OSError as error:
+            self._on_broken(connection, error)
+            return False
+        return True
+
+    def _on_broken(self, connection: Connection, error: OSError) -> None:
+        self.core.on_lost(connection, str(error), monotonic_ms())
 
     def _write_queued(self, connection: Connection, link: Link) -> None:
         unsent = link.unsent
@@ -423,7 +465,7 @@ class PlainShell:
             except BlockingIOError:
                 break
             except OSError as error:
-                self.core.on_lost(connection, str(error), monotonic_ms())
+                self._on_broken(connection, error)
                 return
             if sent == len(unsent[0]):
                 unsent.popleft()
@@ -435,12 +477,22 @@ class PlainShell:
     def read(self, connection: Connection) -> bool:
         """With the lock: takes what the socket has and gives it to the core; False if nothing."""
         link: Link = connection.transport
+        if not self._read_once(connection, link):
+            return False
+        if link.secure is not None:
+            # Its buffer may hold more, of which epoll does not know.
+            while connection.transport is link and link.secure.has_more:
+                if not self._read_once(connection, link):
+                    break
+        return True
+
+    def _read_once(self, connection: Connection, link: Link) -> bool:
         try:
             count = link.sock.recv_into(connection.frames.buffer())
         except BlockingIOError:
             return False
         except OSError as error:
-            self.core.on_lost(connection, str(error), monotonic_ms())
+            self._on_broken(connection, error)
             return True
         if count == 0:
             self.core.on_lost(connection, "the broker closed it", monotonic_ms())
@@ -473,6 +525,15 @@ class PlainShell:
         self._epoll.close()
         self._wake_in.close()
         self._wake_out.close()
+
+
+def _tls_context(settings: ClientSettings) -> SSLContext | None:
+    if not settings.security_protocol.endswith("SSL"):
+        return None
+    # Loaded here: OpenSSL takes 10 ms that most can do without.
+    from ottla.client.tls import tls_context  # noqa: PLC0415
+
+    return tls_context(settings)
 
 
 def _after(buffers: list[Buffer], sent: int) -> list[Buffer]:

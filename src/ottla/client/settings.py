@@ -109,6 +109,17 @@ class AdminSettings(ClientSettings):
     retries: int = at_least(INT_MAX, 0)
 
 
+# Names of librdkafka and kafka-python for what Java's client takes in other shapes.
+_ALIASES = {
+    "sasl_mechanisms": "sasl_mechanism",
+    "sasl_plain_password": "sasl_password",
+    "sasl_plain_username": "sasl_username",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+}
+
+
 def kafka_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
@@ -119,6 +130,7 @@ def read_settings(kind: type[S], given: Mapping[str, Any] | None, named: Mapping
     values: dict[str, Any] = {}
     for name, value in [*(given or {}).items(), *named.items()]:
         field_name = name.replace(".", "_")
+        field_name = _ALIASES.get(field_name, field_name)
         if field_name not in fields:
             raise ConfigError(_unknown(name, fields))
         if field_name in values:
@@ -150,8 +162,15 @@ def _read(field: dataclasses.Field[Any], value: Any) -> Any:
             value = read(value)
         except (TypeError, ValueError) as cause:
             raise ConfigError(f"{name}={value!r}: {cause}") from cause
+    if isinstance(value, str):
+        value = _as_spelt(value, field.metadata.get("choices") or ())
     _check_range(name, field.metadata, value)
     return value
+
+
+def _as_spelt(value: str, choices: tuple[str, ...]) -> str:
+    """`sasl_ssl` is taken for `SASL_SSL`, as by other clients."""
+    return next((one for one in choices if one.lower() == value.lower()), value)
 
 
 def _check_range(name: str, rules: Mapping[str, Any], value: Any) -> None:
