@@ -201,23 +201,25 @@ class Connection:
     def _flush(self) -> None:
         if self._closed:
             return
-        if self._outgoing:
+        outgoing = self._outgoing
+        if outgoing.parts:
             try:
-                done = self._outgoing.pump()
+                done = outgoing.pump()
             except OSError:
                 self.close()
                 return
-            self.last_progress_ms = self._processor.now_ms()
-            self._watch_writable(not done and not self._outgoing.waiting)
             if not done:
+                self.last_progress_ms = self._processor.now_ms()
+                self._watch_writable(not outgoing.waiting)
                 self._pause_reading()
                 return
-        self._watch_writable(False)
+        if self._writing:
+            self._watch_writable(False)
         if self._barrier or len(self._slots) >= PIPELINED_REQUESTS_MAX:
             self._pause_reading()
         elif self._incoming.has_aside() and not self._incoming.is_partial():
             self._processor.call_soon(self._continue)
-        else:
+        elif not self._reading:
             self._resume_reading()
 
     def _continue(self) -> None:
@@ -246,7 +248,7 @@ class Connection:
 
     def overdue(self, now_ms: int, idle_ms_max: int) -> str | None:
         """Why the sweep should close this connection, if it should."""
-        if self._outgoing:
+        if self._outgoing.parts:
             if now_ms - self.last_progress_ms > WRITE_STALL_MS_MAX:
                 return "it does not read its answers"
             return None

@@ -15,6 +15,7 @@ from ottla.base.errors import OttlaError
 from ottla.base.limits import REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE
 
 SIZE = struct.Struct(">i")
+_unpack_size = SIZE.unpack_from
 SIZE_AND_KEY = struct.Struct(">ih")
 PRODUCE_KEY = 0
 
@@ -30,12 +31,20 @@ class FrameError(OttlaError):
 class FrameMemory:
     """Memory for frames in pieces: a bound over all connections, and one buffer kept for reuse."""
 
-    __slots__ = ("_kept", "bytes_max", "bytes_used", "frame_bytes_max", "other_bytes_max")
+    __slots__ = (
+        "_kept",
+        "any_bytes_max",
+        "bytes_max",
+        "bytes_used",
+        "frame_bytes_max",
+        "other_bytes_max",
+    )
 
     def __init__(self, bytes_max: int, frame_bytes_max: int, other_bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.frame_bytes_max = frame_bytes_max
         self.other_bytes_max = other_bytes_max or REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE
+        self.any_bytes_max = min(self.frame_bytes_max, self.other_bytes_max)
         self.bytes_used = 0
         self._kept: bytearray | None = None
 
@@ -73,11 +82,15 @@ class Incoming:
         own = self._own
         if own is not None:
             return self._receive_own(connected, own)
-        start = len(self._aside)
+        aside = self._aside
+        if not aside:
+            received = connected.recv_into(self._scratch)
+            self._position, self._end = 0, received
+            return received
+        start = len(aside)
         received = connected.recv_into(self._scratch[start:])
-        if start:
-            self._scratch[:start] = self._aside
-            self._aside = b""
+        self._scratch[:start] = aside
+        self._aside = b""
         self._position, self._end = 0, start + received
         return received
 
@@ -106,32 +119,34 @@ class Incoming:
             # Given back at once: nobody else receives before the handler has returned.
             self._memory.give_back(own)
             return memoryview(own)[4 : self._need]
-        if self._position == self._end and self._aside:
+        if self._position == self._end:
+            if not self._aside:
+                return None
             self._restore()
-        left = self._end - self._position
-        if left < SIZE.size:
+        start = self._position + 4
+        left = self._end - start
+        if left < 0:
             return None
-        size = self._frame_size(left)
-        if left - SIZE.size < size:
+        size: int = _unpack_size(self._scratch, start - 4)[0]
+        if not 0 < size <= self._memory.any_bytes_max:
+            self._judge_size(size, left)
+        if left < size:
             return None
-        start = self._position + SIZE.size
-        self._position = start + size
-        return self._scratch[start : start + size]
+        self._position = end = start + size
+        return self._scratch[start:end]
 
     def _restore(self) -> None:
         aside, self._aside = self._aside, b""
         self._scratch[: len(aside)] = aside
         self._position, self._end = 0, len(aside)
 
-    def _frame_size(self, left: int) -> int:
-        size: int = SIZE.unpack_from(self._scratch, self._position)[0]
+    def _judge_size(self, size: int, left: int) -> None:
         if size <= 0 or size > self._memory.frame_bytes_max:
             raise FrameError(f"a frame of {size} bytes is not acceptable")
-        if left >= SIZE_AND_KEY.size and size > self._memory.other_bytes_max:
+        if left >= SIZE_AND_KEY.size - SIZE.size and size > self._memory.other_bytes_max:
             key = SIZE_AND_KEY.unpack_from(self._scratch, self._position)[1]
             if key != PRODUCE_KEY:
                 raise FrameError(f"a frame of {size} bytes is too large for API key {key}")
-        return size
 
     def put_aside(self) -> None:
         """Keep what is left in the scratch buffer, which another connection will overwrite."""

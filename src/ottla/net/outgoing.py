@@ -31,11 +31,11 @@ class Outgoing:
         "_descriptor",
         "_failure",
         "_on_ready",
-        "_parts",
         "_pool",
         "_probed_to",
         "_socket",
         "bytes_queued",
+        "parts",
         "waiting",
     )
 
@@ -44,17 +44,17 @@ class Outgoing:
         self._descriptor = connected.fileno()
         self._pool = pool
         self._on_ready = on_ready
-        self._parts: deque[bytes | bytearray | memoryview | LogSlice] = deque()
+        self.parts: deque[bytes | bytearray | memoryview | LogSlice] = deque()
         self._probed_to = -1
         self._failure: OSError | None = None  # of a read ahead: the answer cannot be finished
         self.bytes_queued = 0  # in memory; slices of files cost none
         self.waiting = False  # for the pool, which reads ahead
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self.parts)
 
     def put_bytes(self, content: bytes) -> None:
-        self._parts.append(content)
+        self.parts.append(content)
         self.bytes_queued += len(content)
 
     def put(self, parts: list[bytes | LogSlice]) -> None:
@@ -62,9 +62,9 @@ class Outgoing:
             if isinstance(part, LogSlice):
                 content = _at_hand(part) if part.size <= SLICE_BYTES_BY_COPY_MAX else None
                 if content is None:
-                    self._parts.append(part)
+                    self.parts.append(part)
                 else:
-                    self._parts.append(content)
+                    self.parts.append(content)
                     self.bytes_queued += part.size
             else:
                 self.put_bytes(part)
@@ -73,7 +73,9 @@ class Outgoing:
         """Send what the socket takes in one turn. True when all is out; OSError ends the peer."""
         if self._failure is not None:
             raise self._failure
-        parts = self._parts
+        parts = self.parts
+        if len(parts) == 1 and self._sent_at_once(parts[0]):
+            return True
         turn_bytes_left = TURN_BYTES_MAX
         try:
             while parts:
@@ -87,8 +89,24 @@ class Outgoing:
             return False
         return True
 
+    def _sent_at_once(self, only: bytes | bytearray | memoryview | LogSlice) -> bool:
+        """The usual answer: one piece, and the socket takes all of it."""
+        if type(only) is not bytes:
+            return False
+        try:
+            sent = self._socket.send(only)
+        except BlockingIOError:
+            return False
+        if sent < len(only):
+            self.parts[0] = memoryview(only)[sent:]
+            self.bytes_queued -= sent
+            return False
+        self.parts.clear()
+        self.bytes_queued = 0
+        return True
+
     def _send_bytes(self) -> int:
-        parts = self._parts
+        parts = self.parts
         gathered: list[bytes | bytearray | memoryview] = []
         for part in parts:
             if isinstance(part, LogSlice) or len(gathered) == GATHER_PARTS_MAX:
@@ -124,7 +142,7 @@ class Outgoing:
         part.position += sent
         part.size -= sent
         if part.size == 0:
-            self._parts.popleft()
+            self.parts.popleft()
             self._probed_to = -1
         return sent
 
