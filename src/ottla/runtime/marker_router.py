@@ -131,7 +131,11 @@ class _MarkerPacking:
             for one in topic.partitions
         }
         for sent in items:
-            sent.answer.resolve(codes.get((sent.marker.producer_id, sent.place), NETWORK_EXCEPTION))
+            code = codes.get((sent.marker.producer_id, sent.place), NETWORK_EXCEPTION)
+            # Whether a topic is gone is for the coordinator to know: a leader that has not heard
+            # of its partition yet would leave the transaction open in it for ever.
+            is_unknown = code == UNKNOWN_TOPIC_OR_PARTITION
+            sent.answer.resolve(NOT_LEADER_OR_FOLLOWER if is_unknown else code)
 
     def on_lost(self, items: list[_Sent]) -> None:
         for sent in items:

@@ -143,6 +143,13 @@ def test_where_nobody_leads(setting: Setting) -> None:
     assert setting.send(a_marker(), 9)[0].result() == UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_leader_that_knows_less_is_asked_again(setting: Setting) -> None:
+    """Only the coordinator's own image says that a topic is gone: else a marker would be lost."""
+    [asked] = setting.send(a_marker(), 1)
+    codes(setting.peers.asked.pop(), UNKNOWN_TOPIC_OR_PARTITION)
+    assert asked.result() == NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_lost_answer_is_told(setting: Setting) -> None:
     lost = setting.send(a_marker(), 1, 2)
     setting.peers.asked.pop().lose()

@@ -1,0 +1,216 @@
+"""Goal: ids that are used once leave nothing behind: in the coordinator, in `__transaction_state`
+after cleaning, in the producer state of partitions; and what comes late for one is refused.
+Method: a broker inside this process with some ids that stay; thousands of transactions, each with
+an id of its own that is forgotten with its end; then what is held is counted, and the log cleaned
+by moving the clock. OTTLA_IDS_USED_ONCE=100000 in `make chaos`.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.serial import entity_writer
+
+from ottla.coordinator.transaction_records import Transaction
+from ottla.log.producer_state import ProducerEntry
+from ottla.records.batch_header import BATCH_LENGTH, HEADER_SIZE, LENGTH_END, read_header
+from ottla.records.batch_view import records_of
+from ottla.testing import Broker
+from tests.compat import confluent
+from tests.compat.group_wire import build, schema
+from tests.compat.nodes import wait_until
+from tests.compat.transaction_wire import TransactionWire, transactional_batch
+
+IDS = int(os.environ.get("OTTLA_IDS_USED_ONCE", "1000"))
+IDS_THAT_STAY = 300
+AT_ONCE = 100
+PARTITIONS = 3
+SECONDS_MAX = 120
+GROWTH_MAX = 1.1
+PAUSE_S = 0.5
+ROUNDS_MAX = 10
+
+SETTINGS = {
+    "transactional.id.expiration.ms": 2**31 - 1,
+    "producer.id.expiration.ms": 2**31 - 1,
+    # Only with a limit for compaction does a segment roll that nothing is written to.
+    "log.cleaner.max.compaction.lag.ms": 3_600_000,
+    "log.cleaner.delete.retention.ms": 60_000,
+    "log.cleaner.backoff.ms": 100,
+    "log.retention.check.interval.ms": 200,
+    "log.initial.task.delay.ms": 100,
+    "log.cleaner.min.cleanable.ratio": 0.001,
+}
+
+
+class Fleet(TransactionWire):
+    """Many producers on one connection, each step of all of them sent before any answer."""
+
+    def calls(self, requests: Sequence[tuple[Any, bytes | None]]) -> list[Any]:
+        sent = [(request, self.send(request, body)) for request, body in requests]
+        return [self.receive(request, number) for request, number in sent]
+
+    def run(self, topic: str, names: Sequence[str], *, forgets: bool) -> list[tuple[int, int]]:
+        """A transaction of one record for each id; who their producers were."""
+        init = schema("init_producer_id", 5)
+        begun = self.calls(
+            [
+                (
+                    build(
+                        init.InitProducerIdRequest,
+                        transactional_id=name,
+                        transaction_timeout=timedelta(seconds=60),
+                    ),
+                    None,
+                )
+                for name in names
+            ]
+        )
+        owners = [(one.producer_id, one.producer_epoch) for one in begun]
+        assert [int(one.error_code) for one in begun] == [0] * len(names)
+        written = self.calls(
+            [(self._produce(topic, *one), None) for one in zip(names, owners, strict=True)]
+        )
+        codes = {int(one.responses[0].partition_responses[0].error_code) for one in written}
+        assert codes == {0}
+        ended = self.calls([self._end(*one, forgets) for one in zip(names, owners, strict=True)])
+        assert {int(one.error_code) for one in ended} == {0}
+        return owners
+
+    def _produce(self, topic: str, name: str, owner: tuple[int, int]) -> Any:
+        part = schema("produce", 12)
+        records = transactional_batch(*owner, 0, name.encode())
+        data = part.PartitionProduceData(index=owner[0] % PARTITIONS, records=records)
+        return part.ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout=timedelta(seconds=60),
+            topic_data=(part.TopicProduceData(name=topic, partition_data=(data,)),),
+        )
+
+    def _end(self, name: str, owner: tuple[int, int], forgets: bool) -> tuple[Any, bytes | None]:
+        part = schema("end_txn", 5)
+        request = part.EndTxnRequest(
+            transactional_id=name, producer_id=owner[0], producer_epoch=owner[1], committed=True
+        )
+        frame = io.BytesIO()
+        entity_writer(part.EndTxnRequest)(frame, request)
+        # One tag of our own, 10000, of one byte.
+        return request, frame.getvalue()[:-1] + b"\x01\x90\x4e\x01\x01" if forgets else None
+
+    def run_many(self, topic: str, prefix: str, count: int, *, forgets: bool) -> tuple[int, int]:
+        """The producer of the last of them."""
+        owners: list[tuple[int, int]] = []
+        for start in range(0, count, AT_ONCE):
+            names = [f"{prefix}-{number}" for number in range(start, min(start + AT_ONCE, count))]
+            owners = self.run(topic, names, forgets=forgets)
+        return owners[-1]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(SETTINGS) as running:
+        yield running
+
+
+def held() -> tuple[int, int]:
+    """Transactional ids that a coordinator of this process knows, and producers of partitions."""
+    gc.collect()
+    kinds = [type(one) for one in gc.get_objects()]
+    return kinds.count(Transaction), kinds.count(ProducerEntry)
+
+
+def state_logs(broker: Broker) -> list[bytes]:
+    return [one.read_bytes() for one in Path(broker.data_dir).glob("__transaction_state-*/*.log")]
+
+
+def keys_in(log: bytes) -> list[bytes | None]:
+    """Of all records, the oldest first."""
+    keys: list[bytes | None] = []
+    at = 0
+    while at + HEADER_SIZE <= len(log):
+        end = at + LENGTH_END + read_header(log, at)[BATCH_LENGTH]
+        keys += [record.key for record in records_of(log[at:end], 1 << 24)]
+        at = end
+    return keys
+
+
+def compacted(broker: Broker) -> tuple[int, int]:
+    """How many keys are left, and how many bytes, when each key is there once.
+
+    The clock is moved until segments have rolled and the cleaner has been everywhere.
+    """
+    found: list[tuple[int, int]] = []
+
+    def is_compacted() -> bool:
+        broker.advance(minutes=61)
+        try:
+            logs = state_logs(broker)
+        except FileNotFoundError:
+            return False  # replaced at this moment
+        keys = [key for log in logs for key in keys_in(log)]
+        found.append((len(keys), sum(map(len, logs))))
+        if len(keys) > len(set(keys)):
+            time.sleep(PAUSE_S)
+        return len(keys) == len(set(keys))
+
+    wait_until(is_compacted, SECONDS_MAX, "each key is there once")
+    return found[-1]
+
+
+def test_nothing_is_left_of_ids_that_are_used_once(broker: Broker) -> None:
+    configs = {"retention.ms": "-1"}
+    topic = confluent.create_topic(broker.bootstrap, partitions=PARTITIONS, configs=configs)
+    with Fleet(broker.bootstrap) as fleet:
+        fleet.ready()
+        fleet.run_many(topic, "stays", IDS_THAT_STAY, forgets=False)
+        known = fleet.list().transaction_states
+        assert len(known) == IDS_THAT_STAY + 1
+
+        def is_over() -> bool:
+            told = fleet.list(state_filters=("CompleteCommit",)).transaction_states
+            return len(told) == IDS_THAT_STAY
+
+        wait_until(is_over, SECONDS_MAX, "all of them are committed")
+        before_keys, before_bytes = compacted(broker)
+        assert before_keys == len(known)
+        before = held()
+
+        owner = fleet.run_many(topic, "once", IDS, forgets=True)
+        wait_until(
+            lambda: len(fleet.list().transaction_states) == len(known),
+            SECONDS_MAX,
+            "the ids are forgotten",
+        )
+        after = held()
+        assert after[0] <= before[0] * GROWTH_MAX
+        assert after[1] <= before[1] * GROWTH_MAX
+        rounds = 1
+        while compacted(broker)[0] > len(known) * GROWTH_MAX:
+            # Tombstones go with the next cleaning after their time: there must be something new.
+            fleet.run_many(topic, "stays", IDS_THAT_STAY, forgets=False)
+            rounds += 1
+            wait_until(is_over, SECONDS_MAX, "all of them are committed")
+            assert rounds < ROUNDS_MAX
+        assert compacted(broker)[1] <= before_bytes * GROWTH_MAX
+
+        late = {"producer_id": owner[0], "producer_epoch": owner[1]}
+        fleet.name = f"once-{IDS - 1}"
+        for version in (11, 12):
+            assert fleet.write(topic, 1, b"late", version=version, **late) == 49
+        assert fleet.end(True, 5, take=False, **late) == 49
+    committed = confluent.read(
+        broker.bootstrap,
+        topic,
+        partitions=range(PARTITIONS),
+        settings={"isolation.level": "read_committed"},
+    )
+    assert len(committed) == IDS_THAT_STAY * rounds + IDS
