@@ -86,7 +86,8 @@ class Broker:
         replica.partition.log = replica.log
         replica.partition.high_watermark = min(known, replica.log.log_end_offset)
         self.epoch += 1
-        self.seen = -1
+        # It has registered: that is a write, and what is read after it is not older.
+        self.seen = self.island.state.partition_epoch - 1
         self.is_up = True
         self.start()
 
