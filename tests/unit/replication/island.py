@@ -48,6 +48,14 @@ class Acked:
         """Nobody knows whether it is there."""
 
 
+@dataclass(eq=False)
+class Asked:
+    """A fetch under way."""
+
+    fetch: FollowerFetch
+    session_count: int
+
+
 class Broker:
     def __init__(self, island: Island, broker_id: int) -> None:
         self.island = island
@@ -64,6 +72,7 @@ class Broker:
         partition = self.partition = self.replica.partition
         partition.on_alarm = self.island.on_alarm
         self.fetch: FollowerFetch | None = None
+        self.asked: Asked | None = None
         self.leader = -1
         surroundings = Surroundings(
             find=lambda topic_id, index: partition if topic_id == TOPIC_ID else 3,
@@ -110,12 +119,12 @@ class Broker:
             return
         body = fetch.request(self.island.now_ms)
         if body is not None:
-            count = fetch.session_count
-            self.island.send(self.leader, lambda leader: self._asked(leader, body, fetch, count))
+            self.asked = asked = Asked(fetch, fetch.session_count)
+            self.island.send(self.leader, lambda leader: self._asked(leader, body, asked))
 
-    def _asked(self, leader: Broker, body: bytes, fetch: FollowerFetch, count: int) -> None:
+    def _asked(self, leader: Broker, body: bytes, asked: Asked) -> None:
         answer = leader.answer(body)
-        self.island.send(self.broker_id, lambda _: self._answered(answer, fetch, count))
+        self.island.send(self.broker_id, lambda _: self._answered(answer, asked))
 
     def answer(self, body: bytes) -> bytes:
         request = read_fetch_request(VERSION, memoryview(body))
@@ -131,9 +140,13 @@ class Broker:
             for part in parts
         )
 
-    def _answered(self, answer: bytes, fetch: FollowerFetch, count: int) -> None:
-        if fetch is not self.fetch or fetch.session_count != count or fetch.is_idle():
+    def _answered(self, answer: bytes, asked: Asked) -> None:
+        fetch = asked.fetch
+        if fetch is not self.fetch or fetch.session_count != asked.session_count:
             return  # of a connection that is gone
+        if asked is not self.asked:
+            return  # it does not belong to what was asked last, by its number
+        self.asked = None
         effects = fetch.on_answer(memoryview(answer), self.island.now_ms)
         for partition in effects.cut:
             fetch.resume(partition)
