@@ -7,7 +7,6 @@ told from what is read at the end, and from the files of each replica.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,11 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
+from tests.cluster.raw import until_told
+from tests.cluster.waiting import until
 from tests.patience import SECONDS_MAX
 
 TOPIC = "orders"
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not come to hold: {what}"
-        time.sleep(0.01)
 
 
 class Replicated:
@@ -42,7 +36,8 @@ class Replicated:
         admin = AdminClient(self.client())
         topic = NewTopic(TOPIC, 1, replicas, config=configs)
         admin.create_topics([topic])[TOPIC].result(SECONDS_MAX)
-        self.until_in_sync(*range(1, replicas + 1))
+        until(lambda: len(self.cluster.in_sync(TOPIC)) == replicas, "a topic with its replicas")
+        until_told(self.cluster, TOPIC)
 
     def producer(self, acks: str = "all", **settings: Any) -> Producer:
         return Producer(

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.runtime.key_hash import key_hash
 from ottla.testing import Cluster
-from tests.cluster.replicated import until
+from tests.cluster.waiting import until
 from tests.patience import SECONDS_MAX
 
 PARTITIONS = 6

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import Cluster
-from tests.cluster.replicated import TOPIC, Replicated, until
+from tests.cluster.replicated import TOPIC, Replicated
+from tests.cluster.waiting import until
 from tests.compat.command import Ottla
 
 THROTTLES = ("throttled.rate", "throttled.replicas")

@@ -44,6 +44,9 @@ class InSyncKeeper:
         self._image = image
         self._tick: Timer | None = None
         self._unsettled: dict[Partition, None] = {}
+        self._proposed: dict[Partition, int] = {}
+        """Versions that proposals were made on. Who caught up meanwhile had to wait, and where
+        nothing is written it says so only once."""
         self._retry: Timer | None = None
 
     def start(self) -> None:
@@ -58,6 +61,12 @@ class InSyncKeeper:
         """This broker has acted on `new`. Who came may join, who went is not waited for."""
         if new.brokers is not old.brokers:
             self.check_all()
+        if self._proposed and new.topics is not old.topics:
+            for partition, version in list(self._proposed.items()):
+                state = new.partition(partition.topic, partition.partition)
+                if state is None or state.partition_epoch > version:
+                    del self._proposed[partition]
+                    self._check(partition)
 
     def may_be_member(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image().brokers.get(broker_id)
@@ -68,15 +77,21 @@ class InSyncKeeper:
         )
 
     def check_all(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        lag_ms_max = self._config().get_int("replica.lag.time.max.ms")
         for partition in list(self._partitions.all()):
-            if partition.is_leader and len(partition.replicas) > 1:
-                proposal = partition.check_in_sync(now_ms, lag_ms_max, self.may_be_member)
-                if proposal is not None:
-                    self.propose(partition, proposal)
+            self._check(partition)
+
+    def _check(self, partition: Partition) -> None:
+        if not partition.is_leader or len(partition.replicas) < 2:
+            return
+        lag_ms_max = self._config().get_int("replica.lag.time.max.ms")
+        now_ms = self._clock.monotonic_ms()
+        proposal = partition.check_in_sync(now_ms, lag_ms_max, self.may_be_member)
+        if proposal is not None:
+            self.propose(partition, proposal)
 
     def propose(self, partition: Partition, proposal: InSyncProposal) -> None:
+        self._proposed[partition] = proposal.partition_epoch
+
         def settled(answer: Deferred[Outcome]) -> None:
             if partition.on_proposal_outcome(proposal, answer.result()):
                 self._unsettled[partition] = None

@@ -11,7 +11,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -69,7 +69,7 @@ class Member:
 
 
 class Cluster:
-    """`settings` are those of every broker, under Kafka's names."""
+    """`settings` are those of every broker, under Kafka's names; `racks` the place of each."""
 
     def __init__(
         self,
@@ -77,7 +77,9 @@ class Cluster:
         settings: Mapping[str, object] | None = None,
         *,
         data_dir: str | None = None,
+        racks: Sequence[str] | None = None,
     ) -> None:
+        self._racks = racks
         self._own_data_dir = data_dir is None
         self.data_dir = data_dir or tempfile.mkdtemp(prefix="ottla-test-")
         self._settings = {**_defaults(brokers), **(settings or {})}
@@ -125,6 +127,7 @@ class Cluster:
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in member.ports.items())
         values = {
             "ottla.metrics.listener": "",
+            **({} if self._racks is None else {"broker.rack": self._racks[member.broker_id - 1]}),
             **self._settings,
             "node.id": member.broker_id,
             "listeners": listeners,

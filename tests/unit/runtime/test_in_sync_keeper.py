@@ -4,11 +4,12 @@ Method: real partitions, a writer that the test answers for, virtual time.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 from ottla.base.deferred import Deferred
 from ottla.metadata.configs.broker_config import BrokerConfig
-from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.metadata.image import BrokerRegistration, MetadataImage, PartitionState, TopicImage
 from ottla.replication.effects import InSyncProposal, Outcome
 from ottla.replication.leader_progress import Pulse
 from ottla.replication.partition import Partition
@@ -65,6 +66,13 @@ class Setting:
         self.image = replace(old, brokers={**old.brokers, broker_id: broker})
         self.keeper.on_image(old, self.image)
 
+    def hear(self, *, version: int, in_sync: tuple[int, ...]) -> None:
+        old = self.image
+        state = PartitionState(1, 5, (1, 2, 3), in_sync, version)
+        topic = TopicImage("topic", uuid.UUID(int=1), {0: state})
+        self.image = replace(old, topics={"topic": topic})
+        self.keeper.on_image(old, self.image)
+
 
 def test_who_lags_leaves_within_one_and_a_half_of_the_time() -> None:
     setting = Setting()
@@ -82,6 +90,21 @@ def test_who_may_not_join_does_so_when_it_may() -> None:
     assert setting.sets() == []
     setting.become(3, fenced=False)
     assert setting.sets() == [(1, 2, 3)]
+
+
+def test_who_caught_up_while_another_was_joining_is_next() -> None:
+    setting = Setting()
+    setting.leader.assume(assigned(1, 5, 1, in_sync=(1,)))
+    setting.fetched_by(2, 0)
+    setting.fetched_by(3, 0)
+    assert setting.sets() == [(1, 2)]
+    setting.proposed[0][1].resolve(Outcome.STORED)
+    setting.hear(version=1, in_sync=(1,))
+    assert len(setting.proposed) == 1, "not before the newer state has come"
+    # It does not fetch again: where nothing is written nothing is said.
+    setting.leader.assume(assigned(1, 5, 2, in_sync=(1, 2)))
+    setting.hear(version=2, in_sync=(1, 2))
+    assert setting.sets() == [(1, 2), (1, 2, 3)]
 
 
 def test_who_may_be_a_member() -> None:

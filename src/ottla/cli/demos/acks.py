@@ -9,9 +9,11 @@ a Failure.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 
+from ottla.base.errors import OttlaError
 from ottla.cli.demos.orders import Orders, read_all
 from ottla.cli.demos.own_cluster import OwnCluster, until_true
 from ottla.cli.demos.teller import Teller
@@ -190,7 +192,9 @@ class Acks:
         """Back to the preferred leader, as it would come by itself within minutes."""
 
         def led() -> bool:
-            self._cluster.admin.elect_leaders([(case.topic, 0) for case in cases])
+            # Whoever is asked may not know yet that all are in sync; then it is asked again.
+            with contextlib.suppress(OttlaError):
+                self._cluster.admin.elect_leaders([(case.topic, 0) for case in cases])
             return all(self._leader(case) == LEADER for case in cases)
 
         until_true(led, "the preferred leader")

@@ -135,11 +135,18 @@ class OwnCluster:
         return self._admin
 
     def partitions(self, topic: str) -> list[PartitionDescription]:
-        try:
-            (found,) = self.admin.describe_topics([topic])
-        except OttlaError as cause:
-            raise Failure(f"topic {topic}: {cause}") from cause
-        return sorted(found.partitions)
+        """Any broker answers, and one may not have heard of a new topic yet, or be on its way down
+        or up: it is asked again for a while."""
+        deadline = time.monotonic() + STEP_SECONDS_MAX
+        while True:
+            try:
+                (found,) = self.admin.describe_topics([topic])
+            except OttlaError as cause:
+                if time.monotonic() > deadline:
+                    raise Failure(f"topic {topic}: {cause}") from cause
+                time.sleep(POLL_S)
+            else:
+                return sorted(found.partitions)
 
 
 def until_true(holds: Callable[[], bool], what: str) -> None:

@@ -1,0 +1,15 @@
+"""Waiting for what has to come to hold, with much patience."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.patience import SECONDS_MAX
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline, f"it did not come to hold: {what}"
+        time.sleep(0.01)
