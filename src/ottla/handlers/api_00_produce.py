@@ -178,7 +178,7 @@ class _Work:
                 partition = find(name, index) if ordinary and name is not None else None
                 stored = None
                 if partition is not None and records is not None:
-                    stored = store_at_once(context, partition, records, acks)
+                    stored = store_at_once(context, partition, records, acks, self.now_ms)
                 if stored is None:
                     row.append(())
                     self._start_one(row, name, index, records)

@@ -16,11 +16,17 @@ import struct
 
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.limits import LOOP_DECOMPRESS_BYTES_MAX
+from ottla.base.ports import Buffer
 from ottla.handlers.context import Context
 from ottla.handlers.produce_admission import is_in_transaction
 from ottla.protocol.produce import ProduceRequest
 from ottla.records.batch_header import ATTRIBUTES, MAX_TIMESTAMP, TRANSACTIONAL_MASK
-from ottla.records.validation import LOG_APPEND_TIME, needs_pool, validate_produced
+from ottla.records.validation import (
+    LOG_APPEND_TIME,
+    familiar_header,
+    needs_pool,
+    validate_unfamiliar,
+)
 from ottla.replication.partition import Partition
 
 FIRST_FLEXIBLE_VERSION = 9
@@ -66,7 +72,8 @@ def produce_at_once(context: Context, body: memoryview, correlation_id: int) -> 
     records = _records(body, route.end)
     if records is None:
         return None
-    stored = store_at_once(context, route.partition, records, ACKS(body, 1)[0])
+    now_ms = context.services.clock.wall_ms()
+    stored = store_at_once(context, route.partition, records, ACKS(body, 1)[0], now_ms)
     if stored is None:
         return None
     base_offset, append_time_ms, log_start_offset = stored
@@ -79,29 +86,30 @@ def produce_at_once(context: Context, body: memoryview, correlation_id: int) -> 
 
 
 def store_at_once(
-    context: Context, partition: Partition, records: memoryview, acks: int
+    context: Context, partition: Partition, records: memoryview, acks: int, now_ms: int
 ) -> tuple[int, int, int] | None:
     """Base offset, append time and log start of a batch that is stored and needs no waiting.
 
     None, with nothing stored, if there is anything to refuse or to wait for.
     """
-    if not partition.takes_at_once(acks):
+    rules = partition.rules_at_once(acks)
+    if rules is None or context.api_version < FIRST_VERSION_WITH_ZSTD:
         return None
-    rules = partition.produce_rules(context.api_version >= FIRST_VERSION_WITH_ZSTD)
-    if len(records) > LOOP_DECOMPRESS_BYTES_MAX and needs_pool(records, rules):
-        return None
-    services = context.services
-    now_ms = services.clock.wall_ms()
     try:
-        validated = validate_produced(records, rules, now_ms)
-        header = validated.header
+        header = familiar_header(records, rules, now_ms)
+        batch: Buffer = records
+        if header is None:
+            if len(records) > LOOP_DECOMPRESS_BYTES_MAX and needs_pool(records, rules):
+                return None
+            validated = validate_unfamiliar(records, rules, now_ms)
+            header, batch = validated.header, validated.batch
         if header[ATTRIBUTES] & TRANSACTIONAL_MASK and not is_in_transaction(partition, header):
             return None
-        appended = partition.append(validated.batch, header, now_ms)
+        appended = partition.append(batch, header, now_ms)
     except ProtocolError:
         return None
     except StorageError as failure:
-        services.storage_failed(failure)
+        context.services.storage_failed(failure)
         return None
     append_time_ms = header[MAX_TIMESTAMP] if rules.timestamp_type == LOG_APPEND_TIME else -1
     return appended.base_offset, append_time_ms, appended.log_start_offset

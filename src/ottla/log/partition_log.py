@@ -39,6 +39,7 @@ from ottla.log.producer_state import (
     Batch,
     CompletedTransaction,
     Marker,
+    ProducerEntry,
     ProducerStates,
 )
 from ottla.log.replicated_append import Run, append_replicated
@@ -166,11 +167,13 @@ class PartitionLog:
         """Stores one checked batch at the end. `from_client=False` is for coordinators, whose
         batches have no sequences."""
         marker: Marker | None = None
+        producer: ProducerEntry | None = None
         if header[PRODUCER_ID] >= 0:
             if header[ATTRIBUTES] & CONTROL_MASK:
                 marker = self._checked_marker(batch, header)
-            elif not self.producers.is_next(header):
-                seen = self._seen_before(header, from_client)
+            else:
+                producer = self.producers.expecting(header)
+                seen = None if producer is not None else self._seen_before(header, from_client)
                 if seen is not None:
                     last = seen[1]
                     return Appended(last - seen[2], last, self.log_start_offset, True, seen[3])
@@ -202,7 +205,9 @@ class PartitionLog:
         self.unflushed_messages = last_offset + 1 - self.recovery_point
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
-        if header[PRODUCER_ID] >= 0:
+        if producer is not None and not header[ATTRIBUTES] & TRANSACTIONAL_MASK:
+            producer.on_next_batch(header[LAST_OFFSET_DELTA], last_offset, timestamp, now_ms)
+        elif header[PRODUCER_ID] >= 0:
             self._producer_wrote(header, base_offset, marker, now_ms)
         return Appended(base_offset, last_offset, self.log_start_offset, False, timestamp)
 

@@ -119,6 +119,14 @@ class ProducerEntry:
         self.next_sequence = 0 if last_sequence == SEQUENCE_MAX else last_sequence + 1
         self.timestamp = timestamp
 
+    def on_next_batch(self, delta: int, last_offset: int, timestamp: int, now_ms: int) -> None:
+        """The batch that was expected is written, outside of any transaction."""
+        last_sequence = self.next_sequence + delta
+        if last_sequence > SEQUENCE_MAX:
+            last_sequence -= SEQUENCE_MAX + 1
+        self.add_batch(last_sequence, last_offset, delta, timestamp)
+        self.seen_ms = now_ms
+
     def start_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
@@ -163,15 +171,17 @@ class ProducerStates:
 
     # -- before a write -----------------------------------------------------------------------
 
-    def is_next(self, header: Header) -> bool:
-        """Whether it is what an ordinary producer sends: the next batch, outside a transaction."""
+    def expecting(self, header: Header) -> ProducerEntry | None:
+        """Of an ordinary producer, who sends its next batch and has no transaction open."""
         entry = self.entries.get(header[PRODUCER_ID])
-        return (
+        if (
             entry is not None
             and entry.next_sequence == header[BASE_SEQUENCE]
             and entry.epoch == header[PRODUCER_EPOCH]
             and entry.transaction_first_offset == NO_TRANSACTION
-        )
+        ):
+            return entry
+        return None
 
     def check(self, header: Header, from_client: bool) -> Batch | None:
         """None if the batch is new; the stored batch if it is a duplicate; else a refusal."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Sequence
-from itertools import chain
 
 from ottla.base.errors import MalformedRequest, check
 from ottla.base.limits import REQUEST_OBJECTS_MAX
@@ -227,6 +226,8 @@ _pack_v5 = struct.Struct(">ihqqq").pack
 _pack_v8 = struct.Struct(">ihqqqi").pack
 # Partition, no record errors, no message, no tags; no tags of the topic, throttle time, no tags.
 _pack_last_flexible = struct.Struct(">ihqqqBBBBiB").pack
+# A partition of which there is nothing more to say: no record errors, no message, no tags.
+_pack_flexible_plain = struct.Struct(">ihqqqBBB").pack
 _pack_count = struct.Struct(">i").pack
 _pack_leader = struct.Struct(">iiB").pack
 
@@ -273,7 +274,12 @@ def _pack_flexible(
     for name, topic_id, partitions in topics:
         parts.append(_pack_topic_name(version, name, topic_id))
         parts.append(uvarint(len(partitions) + 1))
-        parts.extend(chain.from_iterable(_flexible_partition(version, one) for one in partitions))
+        for one in partitions:
+            index, code, base, time_ms, start, errors, message, leader = one
+            if errors or message is not None or leader is not None:
+                parts += _flexible_partition(version, one)
+            else:
+                parts.append(_pack_flexible_plain(index, code, base, time_ms, start, 1, 0, 0))
         parts.append(b"\0")
     parts.append(_pack_count(throttle_time_ms))
     if node_endpoints and version >= 10:

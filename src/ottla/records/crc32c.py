@@ -11,6 +11,9 @@ from google_crc32c import value
 
 from ottla.base.ports import Buffer
 
+crc32c_of_bytes = value
+"""For who has `bytes` at hand, without a call in between."""
+
 
 def crc32c(buffer: Buffer) -> int:
     checksum: int = value(buffer if type(buffer) is bytes else bytes(buffer))

@@ -59,7 +59,7 @@ from ottla.records.batch_header import (
     read_header,
 )
 from ottla.records.compression import NONE, ZSTD, compress, decompress
-from ottla.records.crc32c import crc32c
+from ottla.records.crc32c import crc32c, crc32c_of_bytes
 from ottla.records.shapes import count_batch, shape_of
 from ottla.records.walk import RecordWalk, walk_records
 
@@ -133,15 +133,17 @@ def needs_pool(records: memoryview | None, rules: ProduceRules) -> bool:
 
 
 def validate_produced(records: memoryview | None, rules: ProduceRules, now_ms: int) -> Validated:
+    if records is not None:
+        header = familiar_header(records, rules, now_ms)
+        if header is not None:
+            return Validated(header, records)
+    return validate_unfamiliar(records, rules, now_ms)
+
+
+def validate_unfamiliar(records: memoryview | None, rules: ProduceRules, now_ms: int) -> Validated:
+    """As `validate_produced`, for what has no `familiar_header`."""
     if records is None or len(records) < HEADER_SIZE:
         raise _refuse_fragment(records)
-    familiar = _familiar_header(records, rules, now_ms)
-    if familiar is not None:
-        return Validated(familiar, records)
-    return _validate_any(records, rules, now_ms)
-
-
-def _validate_any(records: memoryview, rules: ProduceRules, now_ms: int) -> Validated:
     size = len(records)
     header = read_header(records)
     codec = header[ATTRIBUTES] & CODEC_MASK
@@ -179,10 +181,12 @@ def _walk(body: bytes, header: Header, rules: ProduceRules) -> RecordWalk:
     return walk_records(decompress(codec, memoryview(body)[_RECORDS_IN_BODY:], limit), 0, count)
 
 
-def _familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> Header | None:
+def familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> Header | None:
     """The header of a batch that is right, is to be stored as it came, and is like many before it:
     a short cut for those. None says nothing about a batch: it has to be looked at in full."""
     size = len(records)
+    if size < HEADER_SIZE:
+        return None
     header = HEADER.unpack_from(records)
     # fmt: off
     (base_offset, length, _, magic, checksum, attributes, last_offset_delta, base_timestamp,
@@ -203,7 +207,7 @@ def _familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> H
     ):
         return None
     body = records[ATTRIBUTES_POSITION:].tobytes()
-    if crc32c(body) != checksum:
+    if crc32c_of_bytes(body) != checksum:
         return None
     delta = shape.largest_delta(body, _RECORDS_IN_BODY)
     if delta is None or max_timestamp != base_timestamp + delta:

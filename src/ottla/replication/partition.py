@@ -270,13 +270,19 @@ class Partition:
 
     # -- writes of a leader -----------------------------------------------------------------
 
-    def takes_at_once(self, acks: int) -> bool:
-        """Whether a batch would be stored and could be acknowledged without waiting."""
+    def rules_at_once(self, acks: int) -> ProduceRules | None:
+        """What a batch is checked against that would be stored and acknowledged without waiting;
+        None if it would not be."""
         log = self.log
         progress = self._progress
-        if log is None or progress is None or log.config.flush_messages != LONG_MAX:
-            return False
-        return acks == 1 or (acks == -1 and progress.is_alone)
+        if log is None or progress is None:
+            return None
+        config = log.config
+        if config.flush_messages != LONG_MAX:
+            return None
+        if acks != 1 and not (acks == -1 and progress.is_alone):
+            return None
+        return self._rules if config is self._rules_config else self.produce_rules(True)
 
     def has_enough_in_sync(self) -> bool:
         return self._progress is not None and self._progress.has_enough_in_sync()
