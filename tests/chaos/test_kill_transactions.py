@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.confluent import create_topic, new_name, producer, read, send
+from tests.chaos.copy_job import Job
+from tests.compat.confluent import create_topic, producer, read, send
 from tests.compat.nodes import OttlaNode, wait_until
 from tests.compat.transaction_wire import TransactionWire
 from tests.seeds import seed_for
@@ -26,33 +25,11 @@ KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
 PARTITIONS = 3
 RECORDS_A_KILL = 150
 DONE_SECONDS_MAX = 120
-COPIER = Path(__file__).with_name("transaction_copier.py")
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "log.flush.offset.checkpoint.interval.ms": "200",
 }
-
-
-class Job:
-    """The copier, started again whenever it is gone."""
-
-    def __init__(self, node: OttlaNode, source: str, target: str, dice: random.Random) -> None:
-        self._node = node
-        self._arguments = (source, target, new_name("copier"))
-        self._dice = dice
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def keep_going(self) -> None:
-        if self._process is None or self._process.poll() is not None:
-            seed = str(self._dice.randrange(2**32))
-            command = [sys.executable, str(COPIER), self._node.bootstrap, *self._arguments, seed]
-            self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
 
 
 @pytest.fixture

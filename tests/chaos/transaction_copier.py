@@ -32,6 +32,8 @@ def main(bootstrap: str, source: str, target: str, group: str, seed: str) -> Non
         {
             **common,
             "group.id": group,
+            # Who comes after a killed one takes its place, and need not wait for its session.
+            "group.instance.id": "the only one",
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
