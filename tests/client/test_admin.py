@@ -101,6 +101,10 @@ def test_groups(cluster: str, admin: Admin, topic: str) -> None:
     offsets = admin.list_group_offsets(group, require_stable=True)
     assert {place: one.offset for place, one in offsets.items()} == {(topic, 0): 5, (topic, 1): 7}
     assert list(admin.list_group_offsets(group, [(topic, 1)])) == [(topic, 1)]
+    assert admin.list_offsets_of_groups([group, f"no {group}"]) == {
+        group: offsets,
+        f"no {group}": {},
+    }
     assert admin.delete_group_offsets(group, [(topic, 0)]) == {(topic, 0): None}
     assert list(admin.list_group_offsets(group)) == [(topic, 1)]
     (described,) = admin.describe_groups([group])

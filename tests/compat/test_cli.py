@@ -293,7 +293,7 @@ def test_what_is_not_delivered_is_counted(ottla: Ottla) -> None:
     produced, reason = done.err.splitlines()
     assert produced == f"produced 2 records to {topic}"
     assert reason.startswith("ottla: 1 of 3 records not delivered; the first because: ")
-    assert "MSG_SIZE_TOO_LARGE" in reason
+    assert "MESSAGE_TOO_LARGE" in reason
     assert ottla("consume", topic).out == b"ok\nok\n"
 
 

@@ -1,16 +1,13 @@
-"""The client library's errors in words for people."""
+"""The client's errors in words for people."""
 
 from __future__ import annotations
 
-import re
-
-from confluent_kafka import KafkaError
-
-# Where the library says it is itself or the broker that speaks; the sentence says that already.
-SPEAKER = re.compile(r"^(Unable to produce message: )?(Local|Broker): ")
+from ottla.base.errors import OttlaError
+from ottla.client.errors import BrokerError
 
 
-def reason_of(error: KafkaError) -> str:
+def reason_of(error: BaseException) -> str:
     """The broker's own words where it sent some, and the name to search for."""
-    words = SPEAKER.sub("", error.str()).rstrip(".")
-    return f"{words} ({error.name().removeprefix('_')})"
+    if isinstance(error, BrokerError):
+        return f"{error.said.rstrip('.')} ({error.name})"
+    return str(error) if isinstance(error, OttlaError) else repr(error)

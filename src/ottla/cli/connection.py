@@ -1,29 +1,24 @@
 """One connection to a cluster, for the commands.
 
 Together with `record_sender`, `record_reader`, `group_reader` and `group_admin` this is all that
-knows the client library (confluent-kafka), so that our own client can take its place here. Takes
-and gives plain values of `model`; whatever goes wrong leaves as a Failure with one line for people.
-Never creates a topic by looking at it.
+knows the client. Takes and gives plain values of `model`; whatever goes wrong leaves as a Failure
+with one line for people. Never creates a topic by looking at it.
 """
 
 from __future__ import annotations
 
+import base64
 import difflib
-import logging
-import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import admin as confluent_admin
-
+from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
 from ottla.cli.addresses import check_anybody_listens, parse_addresses
 from ottla.cli.client_errors import reason_of
+from ottla.cli.client_settings import settings_for
 from ottla.cli.failure import Failure
 from ottla.cli.group_admin import GroupAdmin
 from ottla.cli.group_model import AssignmentListener, Membership
@@ -40,33 +35,18 @@ from ottla.cli.model import (
 )
 from ottla.cli.record_reader import RecordReader
 from ottla.cli.record_sender import RecordSender
+from ottla.client import admin_values
+from ottla.client.admin import Admin
+from ottla.client.admin_values import TopicDescription
+from ottla.client.errors import ClientError, ConnectionLostError, TimedOutError
+from ottla.client.settings import AdminSettings
 
 T = TypeVar("T")
-
-# Its types are half there and differ from release to release; behind this door they are ours.
-kafka_admin: Any = confluent_admin
 
 EARLIEST = "earliest"
 LATEST = "latest"
 OffsetQuery = str | int
 """EARLIEST, LATEST, or a timestamp in milliseconds."""
-
-# A topic that was made a moment ago may not have its leaders everywhere yet.
-PASSING_ERRORS = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError._UNKNOWN_PARTITION,
-)
-RETRY_PAUSE_S = 0.1
-
-
-def silent_logger() -> logging.Logger:
-    """librdkafka writes to stderr unless it gets a logger; we say what matters ourselves."""
-    logger = logging.getLogger("ottla.cli.librdkafka")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    return logger
 
 
 class Connection:
@@ -81,49 +61,53 @@ class Connection:
             client_settings.get("security.protocol", "plaintext").lower() == "plaintext"
         )
         check_anybody_listens(self.addresses, timeout_s)
-        self._settings: dict[str, Any] = {
+        self._settings: dict[str, str] = {
             **client_settings,
             "bootstrap.servers": ",".join(map(str, self.addresses)),
             "client.id": "ottla-cli",
-            "logger": silent_logger(),
-            # A command is short: connecting when a broker is needed would cost 50 ms each time.
-            "enable.sparse.connections": False,
         }
+        timeout_ms = int(timeout_s * 1_000)
         try:
-            self._admin = kafka_admin.AdminClient(self._settings)
-        except KafkaException as cause:
-            raise Failure(f"bad client settings: {cause.args[0].str()}") from cause
-        # Of all topics: asking for one by name could make it, and a command asks for little else.
-        self._metadata = self._load_metadata()
-
-    def _load_metadata(self) -> Any:
-        try:
-            return self._admin.list_topics(timeout=self.timeout_s)
-        except KafkaException as cause:
-            where = ", ".join(map(str, self.addresses))
-            raise Failure(
-                f"{where} accepts connections but does not answer as a Kafka broker within"
-                f" {self.timeout_s:g} s: {reason_of(cause.args[0])}"
-            ) from cause
+            self._admin = Admin(
+                {
+                    **settings_for(AdminSettings, self._settings),
+                    "request.timeout.ms": timeout_ms,
+                    "default.api.timeout.ms": timeout_ms,
+                }
+            )
+        except ConfigError as cause:
+            raise Failure(f"bad client settings: {cause}") from cause
+        # Commands end without a word of farewell; the client's thread ends with them.
+        self.close = weakref.finalize(self, self._admin.close)
+        self._topics: dict[str, TopicDescription] = {}
+        self._brokers: dict[int, Address] = {}
+        self.refresh()
 
     def refresh(self) -> None:
         """Looks again at brokers and topics, for a command that goes on and on."""
-        self._metadata = self._load_metadata()
+        try:
+            # Of all topics: asking for one by name could make it.
+            self._topics = {topic.name: topic for topic in self._admin.list_topics()}
+            brokers = self._admin.describe_cluster().brokers
+        except ClientError as cause:
+            where = ", ".join(map(str, self.addresses))
+            raise Failure(
+                f"{where} accepts connections but does not answer as a Kafka broker within"
+                f" {self.timeout_s:g} s: {reason_of(cause)}"
+            ) from cause
+        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in brokers}
 
     def broker_addresses(self) -> dict[int, Address]:
         """Where each broker says it can be reached, by broker id."""
-        return {
-            broker.id: Address(broker.host, broker.port)
-            for broker in self._metadata.brokers.values()
-        }
+        return dict(self._brokers)
 
     def lead_counts(self) -> dict[int, int]:
         """How many partitions each broker leads; who leads none is left out."""
         return Counter(
             partition.leader
-            for topic in self._metadata.topics.values()
-            for partition in topic.partitions.values()
-            if partition.leader >= 0
+            for topic in self._topics.values()
+            for partition in topic.partitions
+            if partition.leader is not None
         )
 
     # ------------------------------------------------------------------------------- topics
@@ -132,15 +116,14 @@ class Connection:
         return sorted(
             (
                 TopicSummary(
-                    name=topic.topic,
+                    name=topic.name,
                     partition_count=len(topic.partitions),
                     replication_factor=max(
-                        (len(partition.replicas) for partition in topic.partitions.values()),
-                        default=0,
+                        (len(partition.replicas) for partition in topic.partitions), default=0
                     ),
-                    internal=topic.topic.startswith("__"),
+                    internal=topic.is_internal,
                 )
-                for topic in self._metadata.topics.values()
+                for topic in self._topics.values()
             ),
             key=lambda topic: topic.name,
         )
@@ -148,35 +131,36 @@ class Connection:
     def places(self, names: Sequence[str]) -> list[TopicPlace]:
         """Partitions and replicas of topics that must exist."""
         for name in names:
-            if name not in self._metadata.topics:
+            if name not in self._topics:
                 raise Failure(f"topic {name} does not exist{self._nearest(name)}")
-        collection = confluent_kafka.TopicCollection(list(names))
-        futures = self._admin.describe_topics(collection, request_timeout=self.timeout_s)
-        return [
-            _place_of(self._answer(future, f"topic {name}")) for name, future in futures.items()
-        ]
+        found = self._ask(f"topic {', '.join(names)}", lambda: self._admin.describe_topics(names))
+        return [_place_of(topic) for topic in found]
 
     def _nearest(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._metadata.topics, n=1)
+        near = difflib.get_close_matches(name, self._topics, n=1)
         return f"; did you mean {near[0]}?" if near else ""
 
     def create_topic(self, topic: NewTopic) -> None:
-        arguments: dict[str, Any] = {"config": dict(topic.configs)}
-        if topic.assignment is None:
-            arguments["num_partitions"] = _or_broker_default(topic.partition_count)
-            arguments["replication_factor"] = _or_broker_default(topic.replication_factor)
-        else:
-            arguments["num_partitions"] = len(topic.assignment)
-            arguments["replica_assignment"] = topic.assignment
-        wanted = kafka_admin.NewTopic(topic.name, **arguments)
-        self._ask_one(self._admin.create_topics, [wanted], f"topic {topic.name}")
+        wanted = admin_values.NewTopic(
+            topic.name,
+            _or_broker_default(topic.partition_count),
+            _or_broker_default(topic.replication_factor),
+            topic.assignment,
+            topic.configs,
+        )
+
+        def create() -> None:
+            error = self._admin.create_topics([wanted])[topic.name]
+            if error is not None:
+                raise error
+
+        self._ask(f"topic {topic.name}", create)
 
     def delete_topic(self, name: str) -> None:
-        self._ask_one(self._admin.delete_topics, [name], f"topic {name}")
+        self._ask(f"topic {name}", lambda: self._admin.delete_topic(name))
 
     def add_partitions(self, name: str, partition_count: int) -> None:
-        wanted = kafka_admin.NewPartitions(name, partition_count)
-        self._ask_one(self._admin.create_partitions, [wanted], f"topic {name}")
+        self._ask(f"topic {name}", lambda: self._admin.create_partitions(name, partition_count))
 
     # ------------------------------------------------------------------------------ offsets
 
@@ -184,64 +168,46 @@ class Connection:
         self, queries: Mapping[TopicPartition, OffsetQuery], *, committed: bool = True
     ) -> dict[TopicPartition, FoundOffset | None]:
         """None where no record is that young. Only for partitions that have a leader."""
-        specs = {
-            confluent_kafka.TopicPartition(topic, partition): _offset_spec(query)
-            for (topic, partition), query in queries.items()
-        }
-        if not specs:
+        wanted = {partition: _timestamp_of(query) for partition, query in queries.items()}
+        if not wanted:
             return {}
-        isolation = confluent_kafka.IsolationLevel(1 if committed else 0)
-
-        def ask() -> dict[TopicPartition, FoundOffset | None]:
-            futures = self._admin.list_offsets(
-                specs, isolation_level=isolation, request_timeout=self.timeout_s
-            )
-            return {
-                (partition.topic, partition.partition): _found(
-                    self._answer(future, f"offsets of {partition.topic}-{partition.partition}")
-                )
-                for partition, future in futures.items()
-            }
-
-        return self._patiently(ask)
+        found = self._ask(
+            f"offsets of {_some(wanted)}",
+            lambda: self._admin.list_offsets(wanted, committed=committed),
+        )
+        return {partition: _found(one) for partition, one in found.items()}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Deletes what lies before each offset; gives the earliest offset that is left."""
-        wanted = [
-            confluent_kafka.TopicPartition(topic, partition, offset)
-            for (topic, partition), offset in before.items()
-        ]
-        if not wanted:
+        if not before:
             return {}
-        futures = self._admin.delete_records(wanted, request_timeout=self.timeout_s)
-        return {
-            (partition.topic, partition.partition): self._answer(
-                future, f"records of {partition.topic}-{partition.partition}"
-            ).low_watermark
-            for partition, future in futures.items()
-        }
+        return self._ask(
+            f"records of {_some(before)}", lambda: self._admin.delete_records(dict(before))
+        )
 
     # ------------------------------------------------------------------------------ configs
 
     def configs(self, kind: str, name: str) -> list[Setting]:
         """All settings of a `topic` or a `broker`."""
-        wanted = kafka_admin.ConfigResource(kind, name)
-        entries = self._ask_one(self._admin.describe_configs, [wanted], f"{kind} {name}")
-        return sorted((_setting_of(entry) for entry in entries.values()), key=lambda one: one.name)
+        entries = self._ask(f"{kind} {name}", lambda: self._admin.describe_configs(kind, name))
+        return [
+            Setting(
+                name=entry.name,
+                value=entry.value,
+                source=entry.source,
+                read_only=entry.is_read_only,
+                sensitive=entry.is_sensitive,
+                is_default=entry.is_default,
+            )
+            for entry in entries
+        ]
 
     def alter_configs(
         self, kind: str, name: str, changes: Mapping[str, str], deletions: Iterable[str]
     ) -> None:
-        operation = kafka_admin.AlterConfigOpType
-        entries = [
-            kafka_admin.ConfigEntry(key, value, incremental_operation=operation.SET)
-            for key, value in changes.items()
-        ] + [
-            kafka_admin.ConfigEntry(key, None, incremental_operation=operation.DELETE)
-            for key in deletions
-        ]
-        wanted = kafka_admin.ConfigResource(kind, name, incremental_configs=entries)
-        self._ask_one(self._admin.incremental_alter_configs, [wanted], f"{kind} {name}")
+        self._ask(
+            f"{kind} {name}", lambda: self._admin.alter_configs(kind, name, changes, deletions)
+        )
 
     # ------------------------------------------------------------------------------ records
 
@@ -250,7 +216,7 @@ class Connection:
 
     def _batch_bytes_max(self, topic: str) -> int | None:
         """What the topic takes at once, so that a record too large fails without its neighbours."""
-        if topic not in self._metadata.topics:
+        if topic not in self._topics:
             return None
         try:
             configs = {setting.name: setting.value for setting in self.configs("topic", topic)}
@@ -266,7 +232,7 @@ class Connection:
     # ------------------------------------------------------------------------------- groups
 
     def group_admin(self) -> GroupAdmin:
-        return GroupAdmin(self._admin, self.timeout_s, self._answer)
+        return GroupAdmin(self._admin, self._ask)
 
     def group_reader(
         self, membership: Membership, listener: AssignmentListener, *, committed: bool
@@ -275,86 +241,58 @@ class Connection:
 
     # ------------------------------------------------------------------------------ answers
 
-    def _ask_one(self, call: Callable[..., Any], wanted: list[Any], what: str) -> Any:
+    def _ask(self, what: str, call: Callable[[], T]) -> T:
         try:
-            futures = call(wanted, request_timeout=self.timeout_s)
-        except (KafkaException, ValueError, TypeError) as cause:
-            # The library refuses some arguments before it sends them.
-            raise Failure(f"{what}: {cause}") from cause
-        return self._answer(next(iter(futures.values())), what)
-
-    def _answer(self, future: Future[T], what: str) -> T:
-        try:
-            return future.result(self.timeout_s * 2)
-        except KafkaException as cause:
-            error: KafkaError = cause.args[0]
-            if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-                raise Failure(f"{what}: {reason_of(error)}; {self._where_brokers_are()}") from cause
-            raise Failure(f"{what}: {reason_of(error)}") from cause
-        except FutureTimeoutError as cause:
-            raise Failure(f"{what}: no answer in time; {self._where_brokers_are()}") from cause
+            return call()
+        except (TimedOutError, ConnectionLostError) as cause:
+            raise Failure(f"{what}: {reason_of(cause)}; {self._where_brokers_are()}") from cause
+        except ClientError as cause:
+            raise Failure(f"{what}: {reason_of(cause)}") from cause
 
     def _where_brokers_are(self) -> str:
         # The usual reason is an advertised.listeners that this machine cannot reach.
-        brokers = ", ".join(map(str, self.broker_addresses().values()))
+        brokers = ", ".join(map(str, self._brokers.values()))
         return f"the cluster says that its brokers are at {brokers}"
-
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self.timeout_s
-        while True:
-            try:
-                return ask()
-            except Failure as failure:
-                if time.monotonic() > deadline or not _may_pass(failure):
-                    raise
-            time.sleep(RETRY_PAUSE_S)
 
 
 def _or_broker_default(number: int | None) -> int:
     return -1 if number is None else number
 
 
-def _may_pass(failure: Failure) -> bool:
-    cause = failure.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() in PASSING_ERRORS
+def _some(partitions: Iterable[TopicPartition]) -> str:
+    """The first of them, and how many there are besides."""
+    (topic, partition), *others = partitions
+    more = f" and {len(others)} more" if others else ""
+    return f"{topic}-{partition}{more}"
 
 
-def _offset_spec(query: OffsetQuery) -> Any:
+def _timestamp_of(query: OffsetQuery) -> int:
     if query == EARLIEST:
-        return kafka_admin.OffsetSpec.earliest()
+        return admin_values.EARLIEST
     if query == LATEST:
-        return kafka_admin.OffsetSpec.latest()
-    return kafka_admin.OffsetSpec.for_timestamp(int(query))
+        return admin_values.LATEST
+    return int(query)
 
 
-def _found(answer: Any) -> FoundOffset | None:
-    return FoundOffset(answer.offset, answer.leader_epoch) if answer.offset >= 0 else None
+def _found(one: admin_values.FoundOffset | None) -> FoundOffset | None:
+    if one is None:
+        return None
+    return FoundOffset(one.offset, one.leader_epoch if one.leader_epoch >= 0 else None)
 
 
-def _place_of(topic: Any) -> TopicPlace:
+def _place_of(topic: TopicDescription) -> TopicPlace:
     return TopicPlace(
         name=topic.name,
-        # Kafka writes ids in the alphabet that is safe in URLs, the library in the other one.
-        topic_id=str(topic.topic_id).replace("+", "-").replace("/", "_"),
+        # Kafka writes ids in the alphabet that is safe in URLs, without the padding.
+        topic_id=base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("="),
         internal=topic.is_internal,
         partitions=[
             PartitionPlace(
-                partition=partition.id,
-                leader=None if partition.leader is None else partition.leader.id,
-                replicas=[node.id for node in partition.replicas],
-                in_sync=[node.id for node in partition.isr],
+                partition=partition.partition,
+                leader=partition.leader,
+                replicas=list(partition.replicas),
+                in_sync=list(partition.in_sync),
             )
-            for partition in sorted(topic.partitions, key=lambda one: int(one.id))
+            for partition in sorted(topic.partitions, key=lambda one: one.partition)
         ],
-    )
-
-
-def _setting_of(entry: Any) -> Setting:
-    return Setting(
-        name=entry.name,
-        value=entry.value,
-        source=kafka_admin.ConfigSource(entry.source).name,
-        read_only=entry.is_read_only,
-        sensitive=entry.is_sensitive,
-        is_default=entry.is_default,
     )

@@ -1,155 +1,105 @@
 """Questions about consumer groups, and changes to them, to the cluster's coordinators.
 
-Knows the client library; gives plain values of `group_model`. A group that nobody has heard of is
-`Dead`, as in Kafka.
+Knows the client; gives plain values of `group_model`. A group that nobody has heard of is `Dead`,
+as in Kafka. Groups of other things than consumers (Connect's workers) are not shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka import admin as confluent_admin
+from typing import Protocol, TypeVar
 
 from ottla.base.ids import TopicPartition
 from ottla.cli.client_errors import reason_of
 from ottla.cli.failure import Failure
-from ottla.cli.group_model import DEAD, EMPTY, GroupDetail, GroupMember, GroupSummary
+from ottla.cli.group_model import GroupDetail, GroupMember, GroupSummary
+from ottla.client.admin import Admin
+from ottla.client.admin_values import GroupDescription, MemberDescription
 
-# Its types are half there and differ from release to release; behind this door they are ours.
-kafka_admin: Any = confluent_admin
+T = TypeVar("T")
+# "": has commits, never had a member.
+CONSUMERS = ("", "consumer")
 
-# Kafka's own words for the states, by the library's.
-STATES = {
-    "PREPARING_REBALANCING": "PreparingRebalance",
-    "COMPLETING_REBALANCING": "CompletingRebalance",
-    "STABLE": "Stable",
-    "DEAD": DEAD,
-    "EMPTY": EMPTY,
-    # The library knows neither Assigning nor Reconciling, the other states of KIP-848 groups.
-    "UNKNOWN": "Rebalancing",
-}
-# Questions under way at once: enough to hide the way to the broker, without flooding it.
-GROUPS_AT_ONCE_MAX = 200
 
-Answer = Callable[[Any, str], Any]
+class Ask(Protocol):
+    """Calls, and makes a Failure about `what` of what goes wrong."""
+
+    def __call__(self, what: str, call: Callable[[], T]) -> T: ...
 
 
 class GroupAdmin:
-    def __init__(self, admin: Any, timeout_s: float, answer: Answer) -> None:
+    def __init__(self, admin: Admin, ask: Ask) -> None:
         self._admin = admin
-        self._timeout_s = timeout_s
-        self._answer = answer
+        self._ask = ask
 
     def groups(self) -> list[GroupSummary]:
-        found = self._answer(
-            self._admin.list_consumer_groups(request_timeout=self._timeout_s), "groups"
-        )
-        for error in found.errors or ():
-            raise Failure(f"groups: {_reason(error)}") from error
-        return sorted(
-            (
-                GroupSummary(
-                    group=one.group_id,
-                    state=STATES[one.state.name],
-                    protocol=one.type.name.lower(),
-                    simple=one.is_simple_consumer_group,
-                )
-                for one in found.valid
-            ),
-            key=lambda one: one.group,
-        )
+        return [
+            GroupSummary(
+                group=one.group_id,
+                state=one.state,
+                protocol=one.kind.lower(),
+                simple=one.protocol_type == "",
+            )
+            for one in self._ask("groups", self._admin.list_groups)
+            if one.protocol_type in CONSUMERS
+        ]
 
     def describe(self, groups: Sequence[str]) -> list[GroupDetail]:
         """In the order asked for."""
         if not groups:
             return []
-        futures = self._call("groups", self._admin.describe_consumer_groups, list(groups))
-        return [_detail_of(self._answer(futures[one], f"group {one}")) for one in groups]
+        found = self._ask(_named(groups), lambda: self._admin.describe_groups(groups))
+        return [_detail_of(one) for one in found]
 
     def committed(self, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
         """What each group has committed; nothing where it has not, or where there is no group."""
-        found: dict[str, dict[TopicPartition, int]] = {}
-        for start in range(0, len(groups), GROUPS_AT_ONCE_MAX):
-            # The library takes one group a call, but many calls may be under way.
-            futures = {
-                one: self._call(
-                    f"group {one}",
-                    self._admin.list_consumer_group_offsets,
-                    [ConsumerGroupTopicPartitions(one)],
-                )[one]
-                for one in groups[start : start + GROUPS_AT_ONCE_MAX]
-            }
-            for one, future in futures.items():
-                answer = self._answer(future, f"committed offsets of group {one}")
-                found[one] = _offsets_of(one, answer.topic_partitions)
-        return found
+        if not groups:
+            return {}
+        found = self._ask(
+            f"committed offsets of {_named(groups)}",
+            lambda: self._admin.list_offsets_of_groups(groups),
+        )
+        return {
+            group: {partition: one.offset for partition, one in offsets.items()}
+            for group, offsets in found.items()
+        }
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        wanted = [
-            KafkaTopicPartition(topic, partition, offset)
-            for (topic, partition), offset in offsets.items()
-        ]
-        futures = self._call(
-            f"group {group}",
-            self._admin.alter_consumer_group_offsets,
-            [ConsumerGroupTopicPartitions(group, wanted)],
+        outcome = self._ask(
+            f"group {group}", lambda: self._admin.alter_group_offsets(group, dict(offsets))
         )
-        _offsets_of(group, self._answer(futures[group], f"group {group}").topic_partitions)
+        for (topic, partition), error in outcome.items():
+            if error is not None:
+                raise Failure(f"group {group}, {topic}-{partition}: {reason_of(error)}") from error
 
     def delete(self, group: str) -> None:
-        futures = self._call(f"group {group}", self._admin.delete_consumer_groups, [group])
-        self._answer(futures[group], f"group {group}")
-
-    def _call(self, what: str, call: Callable[..., Any], wanted: list[Any]) -> Any:
-        try:
-            return call(wanted, request_timeout=self._timeout_s)
-        except (KafkaException, ValueError, TypeError) as cause:
-            # The library refuses some arguments before it sends them.
-            raise Failure(f"{what}: {cause}") from cause
+        error = self._ask(f"group {group}", lambda: self._admin.delete_groups([group]))[group]
+        if error is not None:
+            raise Failure(f"group {group}: {reason_of(error)}") from error
 
 
-def _offsets_of(group: str, partitions: Sequence[Any]) -> dict[TopicPartition, int]:
-    offsets: dict[TopicPartition, int] = {}
-    for one in partitions:
-        if one.error is not None:
-            raise Failure(f"group {group}, {one.topic}-{one.partition}: {reason_of(one.error)}")
-        if one.offset >= 0:
-            offsets[one.topic, one.partition] = one.offset
-    return offsets
+def _named(groups: Sequence[str]) -> str:
+    return f"group {groups[0]}" if len(groups) == 1 else f"{len(groups)} groups"
 
 
-def _detail_of(group: Any) -> GroupDetail:
+def _detail_of(group: GroupDescription) -> GroupDetail:
     return GroupDetail(
         group=group.group_id,
-        state=STATES[group.state.name],
-        protocol=group.type.name.lower(),
-        assignor=group.partition_assignor or None,
-        coordinator=group.coordinator.id,
+        state=group.state,
+        protocol=group.kind.lower(),
+        assignor=group.assignor or None,
+        coordinator=group.coordinator,
         members=sorted(map(_member_of, group.members), key=lambda one: one.member_id),
     )
 
 
-def _member_of(member: Any) -> GroupMember:
-    target = member.target_assignment
+def _member_of(member: MemberDescription) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         client_id=member.client_id,
         # Java writes addresses with a slash before them.
-        host=member.host.removeprefix("/"),
-        partitions=_partitions_of(member.assignment),
-        target=None if target is None else _partitions_of(target),
+        host=member.client_host.removeprefix("/"),
+        partitions=sorted(member.assignment),
+        target=None if member.target is None else sorted(member.target),
     )
-
-
-def _partitions_of(assignment: Any) -> list[TopicPartition]:
-    return sorted((one.topic, one.partition) for one in assignment.topic_partitions)
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, KafkaException):
-        return reason_of(error.args[0])
-    return str(error)

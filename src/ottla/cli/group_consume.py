@@ -52,7 +52,8 @@ class Consumption:
 class Reader(Protocol):
     """What is asked of `GroupReader`."""
 
-    connection_lost: str | None
+    @property
+    def connection_lost(self) -> str | None: ...
 
     def read(self, timeout_s: float, records_max: int) -> list[ReceivedRecord | EndReached]: ...
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...

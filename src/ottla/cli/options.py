@@ -1,6 +1,6 @@
 """Options that the commands share, and the way from options to a connection.
 
-The client library takes 70 ms to load, so it is loaded only when a command connects: help,
+The client takes a moment to load, so it is loaded only when a command connects: help,
 completion and `ottla serve` do without.
 """
 
@@ -70,7 +70,7 @@ CommandConfig = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Client settings, one key=value a line (TLS, SASL); librdkafka's names.",
+        help="Client settings, one key=value a line (TLS, SASL); Kafka's names.",
     ),
 ]
 Output = Annotated[

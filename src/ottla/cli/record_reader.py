@@ -6,89 +6,101 @@ out of range is an error, never a silent jump.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as KafkaTopicPartition
-
+from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
 from ottla.cli.client_errors import reason_of
+from ottla.cli.client_settings import settings_for
 from ottla.cli.failure import Failure
 from ottla.cli.model import EndReached, ReceivedRecord
+from ottla.client.consumer import Consumer
+from ottla.client.consumer_settings import ConsumerSettings
+from ottla.client.errors import ClientError
+from ottla.client.fetch_records import Record
 
 RECORDS_AT_ONCE_MAX = 1_000
-TIMESTAMP_TYPES = {1: "CreateTime", 2: "LogAppendTime"}
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+NO_TIMESTAMP = "NoTimestampType"
+# An end behind a last record that is not shown is told only after such a wait.
+LOOK_EVERY_S = 0.1
 
 
 class RecordReader:
-    def __init__(self, client_settings: Mapping[str, Any], *, committed: bool) -> None:
-        self.connection_lost: str | None = None
-        try:
-            self._consumer = Consumer(
-                {
-                    **client_settings,
-                    # The library wants a name, though no group is ever joined.
-                    "group.id": "ottla-cli",
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "enable.partition.eof": True,
-                    "auto.offset.reset": "error",
-                    "check.crcs": True,
-                    # An end behind a last record that is not shown is told only after this wait.
-                    "fetch.wait.max.ms": 100,
-                    "isolation.level": "read_committed" if committed else "read_uncommitted",
-                    "error_cb": self._on_error,
-                }
-            )
-        except KafkaException as cause:
-            raise Failure(f"bad consumer settings: {cause.args[0].str()}") from cause
+    def __init__(self, client_settings: Mapping[str, str], *, committed: bool) -> None:
+        settings = consumer_settings(client_settings, committed=committed)
+        self._source = EventSource(settings | {"auto.offset.reset": "none"})
+
+    @property
+    def connection_lost(self) -> str | None:
+        return self._source.connection_lost()
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
-        self._consumer.assign(
-            [
-                KafkaTopicPartition(topic, partition, offset)
-                for (topic, partition), offset in starts.items()
-            ]
-        )
+        self._source.consumer.assign(starts)
+        for partition, offset in starts.items():
+            self._source.consumer.seek(partition, offset)
 
     def read(self, timeout_s: float) -> list[ReceivedRecord | EndReached]:
         """What has come, after at most so long; `connection_lost` says whether nobody is there."""
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return []
-        self.connection_lost = None
-        # Asked with a time-out, this waits until it has as many as it may give; so it gets none.
-        others = self._consumer.consume(RECORDS_AT_ONCE_MAX, 0)
-        return [event_of(message) for message in (first, *others)]
+        try:
+            return self._source.read(timeout_s, RECORDS_AT_ONCE_MAX)
+        except ClientError as cause:
+            raise Failure(reason_of(cause)) from cause
 
     def close(self) -> None:
-        self._consumer.close()
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.connection_lost = reason_of(error)
+        self._source.consumer.close()
 
 
-def event_of(message: Any) -> ReceivedRecord | EndReached:
-    error = message.error()
-    if error is None:
-        return _record_of(message)
-    if error.code() == KafkaError._PARTITION_EOF:
-        return EndReached((message.topic(), message.partition()))
-    raise Failure(f"{message.topic()}-{message.partition()}: {reason_of(error)}")
+def consumer_settings(given: Mapping[str, str], *, committed: bool) -> dict[str, Any]:
+    return {
+        **settings_for(ConsumerSettings, given),
+        "enable.auto.commit": False,
+        "fetch.max.wait.ms": int(LOOK_EVERY_S * 1_000),
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+    }
 
 
-def _record_of(message: Any) -> ReceivedRecord:
-    timestamp_type, timestamp_ms = message.timestamp()
+class EventSource:
+    """A consumer that tells the ends of partitions among their records."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        try:
+            self.consumer = Consumer(settings)
+        except ConfigError as cause:
+            raise Failure(f"bad consumer settings: {cause}") from cause
+        self._at_end: set[TopicPartition] = set()
+
+    def connection_lost(self) -> str | None:
+        error = self.consumer.connection_error()
+        return None if error is None else reason_of(error)
+
+    def read(self, timeout_s: float, records_max: int) -> list[ReceivedRecord | EndReached]:
+        until_s = time.monotonic() + timeout_s
+        while True:
+            wait_s = min(LOOK_EVERY_S, max(0.0, until_s - time.monotonic()))
+            found = self.consumer.poll(wait_s, records_max)
+            events: list[ReceivedRecord | EndReached] = list(map(received, found))
+            events += self._new_ends()
+            if events or time.monotonic() >= until_s:
+                return events
+
+    def _new_ends(self) -> Iterable[EndReached]:
+        before, self._at_end = self._at_end, set(self.consumer.caught_up())
+        return [EndReached(partition) for partition in sorted(self._at_end - before)]
+
+
+def received(record: Record) -> ReceivedRecord:
+    has_time = record.timestamp >= 0
     return ReceivedRecord(
-        topic=message.topic(),
-        partition=message.partition(),
-        offset=message.offset(),
-        timestamp_ms=timestamp_ms,
-        timestamp_type=TIMESTAMP_TYPES.get(timestamp_type, "NoTimestampType"),
-        key=message.key(),
-        value=message.value(),
-        headers=message.headers() or (),
-        leader_epoch=message.leader_epoch(),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp_ms=record.timestamp,
+        timestamp_type=TIMESTAMP_TYPES[record.timestamp_type] if has_time else NO_TIMESTAMP,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        leader_epoch=record.leader_epoch if record.leader_epoch >= 0 else None,
     )

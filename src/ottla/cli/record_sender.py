@@ -2,34 +2,42 @@
 
 Partitions are chosen as the Java client does (murmur2 of the key), so that a key produced here
 lands where the services of the house put it. With acks=all the producer is idempotent: a retry
-never writes a record twice.
+never writes a record twice. Deliveries are told in the client's own thread: the counts have a lock.
 """
 
 from __future__ import annotations
 
-import contextlib
+import threading
+import time
+import weakref
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-
+from ottla.base.errors import ConfigError
 from ottla.cli.client_errors import reason_of
+from ottla.cli.client_settings import settings_for
 from ottla.cli.failure import Failure
 from ottla.cli.model import RecordToSend, SenderSettings
+from ottla.client.errors import BufferFullError, ClientError, TimedOutError, UnknownTopicError
+from ottla.client.producer import Producer
+from ottla.client.producer_settings import ProducerSettings
 
 # The broker knows its own limit and answers with it; ours only keeps a mistake out of memory.
 RECORD_BYTES_MAX = 100_000_000
+MEMORY_BYTES_MAX = 2 * RECORD_BYTES_MAX
 BATCH_BYTES = 1_000_000
+LINGER_MS = 5
 FLUSH_STEP_S = 0.2
-READY_TIMEOUT_S = 5.0
-ANY_PARTITION = -1
+TOPIC_TIMEOUT_MS = 5_000
+"""A topic of which nobody has heard by then is not there."""
 
 
 class RecordSender:
     def __init__(
         self,
-        client_settings: Mapping[str, Any],
+        client_settings: Mapping[str, str],
         topic: str,
         settings: SenderSettings,
         batch_bytes_max: int | None,
@@ -39,74 +47,92 @@ class RecordSender:
         self.failed = 0
         self.first_failure: str | None = None
         self.delivered_by_partition: Counter[int] = Counter()
+        self._settled = threading.Condition()
+        self._hopeless: ClientError | None = None
+        timeout_ms = max(settings.timeout_ms, LINGER_MS + 1)
         try:
             self._producer = Producer(
                 {
-                    **client_settings,
+                    **settings_for(ProducerSettings, client_settings),
                     "compression.type": settings.compression,
                     "acks": settings.acks,
                     "enable.idempotence": settings.acks == "all",
-                    "partitioner": "murmur2_random",
-                    "message.max.bytes": RECORD_BYTES_MAX,
+                    "max.request.size": RECORD_BYTES_MAX,
+                    "buffer.memory": MEMORY_BYTES_MAX,
                     "batch.size": max(1, min(batch_bytes_max or BATCH_BYTES, BATCH_BYTES)),
-                    "message.timeout.ms": settings.timeout_ms,
-                    "topic.metadata.propagation.max.ms": 5_000,
+                    "linger.ms": LINGER_MS,
+                    "delivery.timeout.ms": timeout_ms,
+                    "request.timeout.ms": timeout_ms - LINGER_MS,
+                    "max.block.ms": min(timeout_ms, TOPIC_TIMEOUT_MS),
                 }
             )
-        except KafkaException as cause:
-            raise Failure(f"bad producer settings: {cause.args[0].str()}") from cause
-        self._make_ready()
-
-    def _make_ready(self) -> None:
-        # The library asks for its producer id when it starts; if it is not connected by then, only
-        # half a second later. A question that needs the connection first often saves that wait.
-        with contextlib.suppress(KafkaException):
-            self._producer.list_topics(self.topic, timeout=READY_TIMEOUT_S)
+        except ConfigError as cause:
+            raise Failure(f"bad producer settings: {cause}") from cause
+        # What was not delivered when a command is broken off is not waited for.
+        self.close = weakref.finalize(self, self._producer.close, 0.0)
 
     def send(self, record: RecordToSend) -> None:
-        """Waits only while the queue is full; a refusal is counted like a failed delivery."""
+        """Waits only while the memory is full; a refusal is counted like a failed delivery."""
         self.sent += 1
+        if self._hopeless is not None:
+            self._on_failure(self._hopeless)
+            return
         while True:
             try:
-                self._producer.produce(
+                self._producer.send(
                     self.topic,
-                    value=record.value,
-                    key=record.key,
-                    partition=ANY_PARTITION if record.partition is None else record.partition,
-                    timestamp=record.timestamp_ms or 0,
-                    headers=list(record.headers),
+                    record.value,
+                    record.key,
+                    list(record.headers),
+                    record.partition,
+                    record.timestamp_ms,
                     on_delivery=self._on_delivery,
                 )
-            except BufferError:
-                self._producer.poll(FLUSH_STEP_S)
-            except KafkaException as cause:
-                self._on_failure(cause.args[0])
-                return
-            else:
-                self._producer.poll(0)
-                return
+            except BufferFullError:
+                continue  # each record in it has its time-out
+            except (UnknownTopicError, TimedOutError) as error:
+                if record.partition is None:
+                    # It would be waited for again with each record.
+                    self._hopeless = error
+                self._on_failure(error)
+            except ClientError as error:
+                self._on_failure(error)
+            return
 
     def wait(self, seconds: float) -> None:
-        """Lets deliveries be reported for so long."""
-        self._producer.poll(seconds)
+        """Deliveries are reported in the meantime."""
+        time.sleep(seconds)
 
     def unsent(self) -> int:
-        return len(self._producer)
+        with self._settled:
+            return self._open()
 
     def flush_step(self) -> int:
         """Waits a moment for deliveries; gives how many are still open."""
-        return int(self._producer.flush(FLUSH_STEP_S))
+        with suppress(TimedOutError):
+            self._producer.flush(FLUSH_STEP_S)
+        with self._settled:
+            # The last of them may be acknowledged and not told yet.
+            self._settled.wait_for(lambda: self._open() == 0, FLUSH_STEP_S)
+            return self._open()
+
+    def _open(self) -> int:
+        return self.sent - self.failed - self.delivered()
 
     def delivered(self) -> int:
         return self.delivered_by_partition.total()
 
-    def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
-        if error is None:
-            self.delivered_by_partition[message.partition()] += 1
-        else:
+    def _on_delivery(self, metadata: Any, error: Exception | None) -> None:
+        if error is not None:
             self._on_failure(error)
+            return
+        with self._settled:
+            self.delivered_by_partition[metadata.partition] += 1
+            self._settled.notify_all()
 
-    def _on_failure(self, error: KafkaError) -> None:
-        self.failed += 1
-        if self.first_failure is None:
-            self.first_failure = reason_of(error)
+    def _on_failure(self, error: Exception) -> None:
+        with self._settled:
+            self.failed += 1
+            if self.first_failure is None:
+                self.first_failure = reason_of(error)
+            self._settled.notify_all()

@@ -62,6 +62,7 @@ class Admin:
     describe_groups = _plain(AdminMachine.describe_groups)
     delete_groups = _plain(AdminMachine.delete_groups)
     list_group_offsets = _plain(AdminMachine.list_group_offsets)
+    list_offsets_of_groups = _plain(AdminMachine.list_offsets_of_groups)
     alter_group_offsets = _plain(AdminMachine.alter_group_offsets)
     delete_group_offsets = _plain(AdminMachine.delete_group_offsets)
     list_transactions = _plain(AdminMachine.list_transactions)

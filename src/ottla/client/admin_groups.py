@@ -33,6 +33,9 @@ from ottla.protocol.api_keys import (
 _BY_NAME_MAX = 9
 _CONSUMER = "consumer"
 
+# Questions under way at once: enough to hide the way to the broker, without flooding it.
+_GROUPS_AT_ONCE_MAX = 200
+
 
 class AdminGroups(AdminBase):
     async def list_groups(
@@ -178,6 +181,17 @@ class AdminGroups(AdminBase):
                         one.committed_offset, one.committed_leader_epoch, one.metadata or ""
                     )
         return offsets
+
+    async def list_offsets_of_groups(
+        self, groups: Sequence[str]
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """What each of them has committed, many asked at once."""
+        found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        for start in range(0, len(groups), _GROUPS_AT_ONCE_MAX):
+            some = groups[start : start + _GROUPS_AT_ONCE_MAX]
+            flows = [self._core.spawn(self.list_group_offsets(group)) for group in some]
+            found.update(zip(some, await gather(list(flows)), strict=True))
+        return found
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]

@@ -56,6 +56,7 @@ class AsyncAdmin:
     describe_groups = _awaited(AdminMachine.describe_groups)
     delete_groups = _awaited(AdminMachine.delete_groups)
     list_group_offsets = _awaited(AdminMachine.list_group_offsets)
+    list_offsets_of_groups = _awaited(AdminMachine.list_offsets_of_groups)
     alter_group_offsets = _awaited(AdminMachine.alter_group_offsets)
     delete_group_offsets = _awaited(AdminMachine.delete_group_offsets)
     list_transactions = _awaited(AdminMachine.list_transactions)

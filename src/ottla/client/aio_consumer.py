@@ -31,7 +31,7 @@ from ottla.client.consumer_machine import Callbacks, ConsumerMachine, RebalanceC
 from ottla.client.consumer_offsets import ListedOffset
 from ottla.client.consumer_reading import take_records
 from ottla.client.consumer_settings import ConsumerSettings
-from ottla.client.errors import ClosedError
+from ottla.client.errors import ClientError, ClosedError
 from ottla.client.fetch_records import Record
 from ottla.client.group_metadata import OffsetAndMetadata
 from ottla.client.settings import read_settings
@@ -291,6 +291,14 @@ class AsyncConsumer(ConsumerCalls):
         metadata = self._machine.core.metadata
         info = await self._shell.call(metadata.topic(topic, self._deadline_ms(timeout_s)))
         return len(info.partitions)
+
+    def caught_up(self) -> list[TopicPartition]:
+        """Assigned partitions of which all has been handed out, as of the broker's last answer."""
+        return self._machine.caught_up()
+
+    def connection_error(self) -> ClientError | None:
+        """Why no broker can be reached; None while one is. The consumer goes on trying."""
+        return self._machine.core.connection_error()
 
     def metrics(self) -> dict[str, float]:
         return self._machine.metrics()

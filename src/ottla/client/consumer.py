@@ -293,6 +293,16 @@ class Consumer(ConsumerCalls):
         info = self._shell.call(metadata.topic(topic, self._deadline_ms(timeout_s)))
         return len(info.partitions)
 
+    def caught_up(self) -> list[TopicPartition]:
+        """Assigned partitions of which all has been handed out, as of the broker's last answer."""
+        with self._shell.lock:
+            return self._machine.caught_up()
+
+    def connection_error(self) -> ClientError | None:
+        """Why no broker can be reached; None while one is. The consumer goes on trying."""
+        with self._shell.lock:
+            return self._machine.core.connection_error()
+
     def metrics(self) -> dict[str, float]:
         with self._shell.lock:
             return self._machine.metrics()

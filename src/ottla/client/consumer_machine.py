@@ -385,6 +385,15 @@ class ConsumerMachine:
     def state_of(self, key: TopicPartition) -> PartitionState:
         return self.subscription.state_of(key)
 
+    def caught_up(self) -> list[TopicPartition]:
+        """Assigned partitions of which nothing is left to hand out, as of the last answer."""
+        committed_only = self.settings.isolation_level == "read_committed"
+        return [
+            key
+            for key, state in self.subscription.partitions.items()
+            if state.lag(committed_only=committed_only) == 0
+        ]
+
     def metrics(self) -> dict[str, float]:
         committed_only = self.settings.isolation_level == "read_committed"
         states = self.subscription.partitions.values()

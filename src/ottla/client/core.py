@@ -213,6 +213,14 @@ class Core:
             connection.muted_until_ms = self.now_ms + throttle_ms
             self.timers.call_at(connection.muted_until_ms, lambda: None)
 
+    def connection_error(self) -> ClientError | None:
+        """Why no broker can be reached; None while one is, and until an attempt has failed."""
+        connections = self.nodes.connections.values()
+        if any(connection.state == READY for connection in connections):
+            return None
+        last = self.last_network_error
+        return last if isinstance(last, NoBrokerError) else None
+
     def _on_lost_connection(self, connection: Connection, error: ClientError) -> None:
         self.last_network_error = error
         if connection.key[0] >= 0:

@@ -85,13 +85,13 @@ class TransactionStateError(ClientError):
 
 
 class BrokerError(ClientError):
-    """A broker's refusal: `code` and `name` are Kafka's."""
+    """A broker's refusal: `code` and `name` are Kafka's, `said` its own words where it has any."""
 
     def __init__(self, code: int, what: str = "", message: str | None = None) -> None:
         self.code = code
         self.name = codes.name_of(code)
         self.retriable = is_retriable_code(code)
-        said = message or codes.message_of(code)
+        self.said = said = message or codes.message_of(code)
         super().__init__(f"{what}: {said} ({self.name})" if what else f"{said} ({self.name})")
 
 

@@ -68,6 +68,15 @@ def test_few_at_a_time() -> None:
     assert found == [b"%d" % number for number in range(7)]
 
 
+def test_who_has_read_all_has_caught_up() -> None:
+    world = reading(b"a", b"b")
+    assert world.machine.caught_up() == []  # nobody has said yet where the end is
+    assert len(world.poll(count_max=1)) == 1
+    assert world.machine.caught_up() == []
+    assert len(world.poll(count_max=1)) == 1
+    assert world.machine.caught_up() == [("t", 0)]
+
+
 def test_one_answer_is_read_while_the_next_is_fetched() -> None:
     world = reading()
     for number in range(5):
