@@ -132,7 +132,7 @@ class Truth:
         return copy
 
     def _check_doubt(self, key: Key, copy: Copy) -> None:
-        if copy.is_doubtful:
+        if copy.is_doubtful and not copy.may_be_short:
             committed = self.committed.get(key, [])
             copy.is_doubtful = copy.entries[: len(committed)] != committed
 
@@ -213,7 +213,7 @@ class Truth:
                 f"R5: {self._name(broker, partition)}: watermark {watermark} after {led.watermark}"
             )
         # What it knew before it was elected uncleanly was committed by others.
-        is_from_before = led.watermark < 0 and partition.unclean_epoch == led.epoch
+        is_from_before = led.watermark < 0 and partition.unclean_epoch >= led.epoch - 1
         led.watermark = watermark
         self._commits(broker, partition, copy, is_from_before)
 
@@ -230,8 +230,6 @@ class Truth:
         if state is None or partition.leader_epoch < max(state.unclean_epoch, state.leader_epoch):
             return
         committed = self.committed.get(key, [])
-        if partition.unclean_epoch == partition.leader_epoch:
-            return
         if copy.entries[: len(committed)] != committed:
             raise Violation(
                 f"R4: {self._name(broker, partition)} leads epoch {partition.leader_epoch} with "
@@ -287,7 +285,7 @@ class Truth:
         committed = self.committed.setdefault(key, [])
         if old is None:
             return
-        if new.unclean_epoch == new.leader_epoch != old.leader_epoch:
+        if new.leader >= 0 and old.leader_epoch < new.unclean_epoch <= new.leader_epoch:
             self._give_up(key, new)
             return
         for member in new.in_sync:
@@ -296,7 +294,7 @@ class Truth:
             copy = self.copies.get((member, key))
             if copy is not None and copy.is_doubtful and member not in old.in_sync:
                 self._check_doubt(key, copy)
-                if copy.is_doubtful:
+                if copy.is_doubtful and not copy.may_be_short:
                     raise Violation(f"R6: member {member} joins {new} and lost records")
             entries = [] if copy is None else copy.entries
             if copy is not None and copy.is_doubtful:

@@ -125,7 +125,7 @@ class World:
             self._produce(index)
         started_ms = self.heap.now_ms
         self.faults.schedule(self.plan.faults)
-        self.heap.run(started_ms + self.plan.end_ms)
+        self.heap.run(started_ms + self.plan.window_ms)
         self.faults.heal_all()
         self.is_healing = True
         self._until(self.is_at_rest, REST_MS_MAX, "everybody is in sync")
