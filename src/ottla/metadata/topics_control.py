@@ -17,7 +17,7 @@ from ottla.metadata import nodes, paths, placement, topic_names
 from ottla.metadata.assignment import check_replicas, first_state, moving_of, refused, topic_write
 from ottla.metadata.decision import Decision, decided
 from ottla.metadata.image import MetadataImage, TopicImage
-from ottla.metadata.store import ABSENT, Write
+from ottla.metadata.store import ABSENT, Check, Operation, Write
 from ottla.protocol.error_codes import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -246,7 +246,7 @@ def decide_delete_topics(
 ) -> Decision[list[DeleteResult]]:
     """One result per topic: one that is named twice, in whatever way, is refused once."""
     results = []
-    writes: list[Write] = []
+    writes: list[Operation] = []
     times_found: Counter[str] = Counter()
     for selection, times in Counter(selections).items():
         try:
@@ -271,13 +271,17 @@ def decide_delete_topics(
     return decided(image, writes, results)
 
 
-def _deletion_writes(topic: TopicImage) -> list[Write]:
+def _deletion_writes(topic: TopicImage) -> list[Operation]:
     """The topic's version guards the rest: who changes a partition later finds no node."""
-    writes = [
+    writes: list[Operation] = [
         Write(paths.partition_state(topic.name, index), None, None) for index in topic.partitions
     ]
-    if topic.configs_version != ABSENT:
-        writes.append(Write(paths.topic_configs(topic.name), None, None))
+    configs = paths.topic_configs(topic.name)
+    if topic.configs_version == ABSENT:
+        # Settings that somebody else is just making would stay behind, of a topic that is not.
+        writes.append(Check(configs, ABSENT))
+    else:
+        writes.append(Write(configs, None, topic.configs_version))
     return [*writes, Write(paths.topic(topic.name), None, topic.version)]
 
 

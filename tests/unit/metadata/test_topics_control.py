@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from ottla.base.errors import ProtocolError
-from ottla.metadata import paths
+from ottla.metadata import nodes, paths
 from ottla.metadata.controller import (
     CreateResult,
     Decision,
@@ -191,6 +191,20 @@ def test_a_deleted_topic_leaves_nothing() -> None:
     assert results[1].topic_id == topic_id
     assert set(cluster.store.load().nodes) == before | {paths.TOPIC_DELETIONS}
     assert cluster.same_as_store()
+
+
+@pytest.mark.parametrize("configs", [[], [("a", "b")]])
+def test_settings_that_are_made_meanwhile_do_not_stay_behind(
+    configs: list[tuple[str, str | None]],
+) -> None:
+    """Without their topic they are damage, and no broker would start any more."""
+    cluster = Cluster()
+    cluster.create(NewTopic("t", configs=configs))
+    decision = decide_delete_topics(cluster.image, [TopicSelection("t")])
+    version = cluster.image.topics["t"].configs_version
+    cluster.store.commit([Write(paths.topic_configs("t"), nodes.configs({"a": "c"}), version)])
+    with pytest.raises(VersionConflict):
+        cluster.store.commit(decision.writes)
 
 
 def test_what_cannot_be_deleted() -> None:
