@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from sim.cluster.world import World
 
 ALL = -1
-TIMEOUT_MS = 1_500
+PATIENCE_MS = 1_500
+"""After which a client asks again, whatever it told the broker."""
 CRC_AT, CRC_FROM = 17, 21
 PRODUCER_AT = 43
 PRODUCER = struct.Struct(">qhi")
@@ -61,9 +62,10 @@ class Producer:
         self._chance = chance
         self._is_idempotent = is_idempotent
         self._values = (index + 1) << 32
+        self._timeout_ms = world.plan.timeout_ms
         name = topic.encode()
         self._head = struct.pack(
-            f">hhiih{len(name)}sii", -1, ALL, TIMEOUT_MS, 1, len(name), name, 1, index
+            f">hhiih{len(name)}sii", -1, ALL, self._timeout_ms, 1, len(name), name, 1, index
         )
         self._outcome_at = 4 + 2 + len(name) + 4 + 4
         self._producer_id = -1
@@ -93,7 +95,7 @@ class Producer:
         broker = self._target()
         self._number += 1
         number = self._number
-        self._world.heap.push(TIMEOUT_MS * 1.2, lambda: self._lost(number))
+        self._world.heap.push(min(self._timeout_ms, PATIENCE_MS) * 1.2, lambda: self._lost(number))
         if broker is None or broker.process is None or not broker.is_listening:
             return
         if self._batch is None or not self._is_idempotent:

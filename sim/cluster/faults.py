@@ -159,7 +159,7 @@ class Faults:
 
     def _store_loss(self, chance: Random) -> None:
         trouble = self._world.trouble
-        trouble.loss = chance.uniform(0.05, 0.5)
+        trouble.loss = chance.uniform(0.1, 0.7)
         self._later(chance.uniform(500, 4_000), lambda: setattr(trouble, "loss", 0.0))
 
     # -- the network ------------------------------------------------------------------------

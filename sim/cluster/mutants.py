@@ -43,7 +43,11 @@ def _done(value: Any = None) -> Deferred[Any]:
 
 
 def _only_the_committed_set_counts() -> list[Patch]:
-    return [(LeaderProgress, "on_in_sync_proposed", lambda progress, members: None)]
+    """Who is about to join is counted for another reason too, so that must go as well."""
+    return [
+        (LeaderProgress, "on_in_sync_proposed", lambda progress, members: None),
+        (LeaderProgress, "on_awaited", lambda progress, members: None),
+    ]
 
 
 def _join_before_the_start_of_the_epoch() -> list[Patch]:
@@ -62,7 +66,10 @@ def _a_refused_set_is_forgotten() -> list[Patch]:
             tracker._progress._settle()
         return real(tracker, proposal, outcome)
 
-    return [(InSyncTracker, "on_outcome", on_outcome)]
+    return [
+        (InSyncTracker, "on_outcome", on_outcome),
+        (LeaderProgress, "on_awaited", lambda progress, members: None),
+    ]
 
 
 def _the_watermark_moves_with_too_few() -> list[Patch]:

@@ -34,6 +34,8 @@ class Weather:
         """Of what is lost: how much of it arrives all the same."""
         self.repeats = 0.0
         self.delay_ms = 1.0
+        self.far_broker = 0
+        self.far_ms = 0.0
         self.slow: dict[Pair, float] = {}
         self.cut: dict[Pair, None] = {}
 
@@ -67,7 +69,11 @@ class Network:
 
     def delay_ms(self, pair: Pair) -> float:
         weather = self.weather
-        mean_ms = weather.slow.get(pair, weather.delay_ms)
+        mean_ms = weather.delay_ms
+        if weather.far_broker in pair:
+            mean_ms = weather.far_ms
+        if weather.slow:
+            mean_ms = weather.slow.get(pair, mean_ms)
         return self.chance.expovariate(1.0) * mean_ms + 0.05
 
 

@@ -29,7 +29,7 @@ KINDS = (
     "remake",
     "unclean",
 )
-FAULTS_WINDOW_MS = 8_000
+FAULTS_WINDOW_MS = 7_500
 FIRST_FAULT_MS = 300
 
 
@@ -62,8 +62,15 @@ class Plan:
         self.is_unclean = "unclean" in self.kinds
         self.is_fence_blind = chance.random() < 0.5
         self.is_idempotent = chance.random() < 0.5
-        self.produce_ms = chance.choice((100.0, 200.0, 500.0))
+        self.produce_ms = chance.choice((60.0, 180.0, 500.0))
+        self.timeout_ms = chance.choice((1_500, 9_000))
+        self.store_ms = chance.choice((3.0, 3.0, 30.0))
+        self.told_ms = chance.choice((3.0, 30.0, 250.0))
+        """How long a change takes to those who did not make it."""
         self.network_ms = chance.choice((0.3, 1.0, 5.0))
+        self.far_broker = chance.choice((1, 2, 3)) if chance.random() < 0.3 else 0
+        """Whose links are slow all the time."""
+        self.far_ms = chance.choice((40.0, 150.0))
         self.rates = {broker: chance.choice((1.0, 1.0, 0.95, 1.05)) for broker in range(1, 5)}
         self.window_ms: float = FAULTS_WINDOW_MS
         self.faults = self._faults(chance)

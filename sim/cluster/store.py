@@ -15,7 +15,7 @@ from ottla.metadata.store import Change, Operation, StoreUnavailable, VersionCon
 from sim.cluster.process import Heap, Process
 
 Committed = Callable[[Sequence[Operation], Change], None]
-LATE_MS = 60.0
+LATE_MS = 400.0
 
 
 class Ensemble(MemoryEnsemble):
@@ -34,10 +34,10 @@ class Ensemble(MemoryEnsemble):
 class Trouble:
     """How often an answer is lost; the world changes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, delay_ms: float, told_ms: float) -> None:
         self.loss = 0.0
-        self.delay_ms = 4.0
-        self.told_ms = 4.0
+        self.delay_ms = delay_ms
+        self.told_ms = told_ms
 
 
 class Session(MemoryStore):

@@ -75,6 +75,7 @@ class Truth:
         """Checksums by epoch and offset, wherever they were first seen."""
         self._leaders: dict[tuple[Key, int], tuple[int, int]] = {}
         self._led: dict[Partition, Led] = {}
+        self._seen: dict[Partition, Copy] = {}
         self._stored: set[tuple[Key, int]] = set()
         self.acked = 0
         self.lost_cleanly = 0
@@ -96,7 +97,9 @@ class Truth:
                     raise Violation(f"alarm at broker {broker.broker_id}: {partition.broken}")
                 continue
             end = log.log_end_offset
-            copy = self._copy_of(broker, partition, log)
+            copy = self._seen.get(partition)
+            if copy is None or copy.log is not log:
+                copy = self._seen[partition] = self._copy_of(broker, partition, log)
             if end != len(copy.entries):
                 self._read(broker, partition, log, copy)
             if not log.log_start_offset <= partition.high_watermark <= end:
@@ -283,6 +286,7 @@ class Truth:
     def _on_state(self, key: Key, old: State | None, new: State) -> None:
         """A newer state of a partition is in the store."""
         committed = self.committed.setdefault(key, [])
+        self._world.note(f"{key} {new}")
         if old is None:
             return
         if new.leader >= 0 and old.leader_epoch < new.unclean_epoch <= new.leader_epoch:
@@ -348,6 +352,28 @@ class Truth:
                 copy.may_be_short = True
                 copy.is_doubtful = copy.is_doubtful or not is_flushed
 
+    # -- the end ----------------------------------------------------------------------------
+
+    def check_end(self) -> None:
+        """At rest: every log is the same, is what was committed, and knows its epochs."""
+        for topic in self.states.topics.values():
+            for index, replicas in topic.replicas.items():
+                key = (topic.topic_id, index)
+                for replica in replicas:
+                    self._check_at_rest(replica, key, self.copies[replica, key])
+
+    def _check_at_rest(self, replica: int, key: Key, copy: Copy) -> None:
+        if copy.entries != self.committed[key]:
+            raise Violation(f"R9: broker {replica} has not what was committed: {key}")
+        starts: list[tuple[int, int]] = []
+        for offset, (epoch, _) in enumerate(copy.entries):
+            if not starts or starts[-1][0] != epoch:
+                starts.append((epoch, offset))
+        assert copy.log is not None
+        known = [(epoch, start) for epoch, start in copy.log.leader_epochs.entries()]
+        if known != starts:
+            raise Violation(f"L3: broker {replica} knows the epochs {known}, its log {starts}")
+
     # -- clients ----------------------------------------------------------------------------
 
     def on_acked(
@@ -361,6 +387,7 @@ class Truth:
         if offset >= len(committed) or committed[offset][1] != checksum:
             raise Violation(f"R4: offset {offset} of {key} was acknowledged, and is not committed")
         self.acked += 1
+        self._world.note(f"{key} {offset} acked")
 
     def _name(self, broker: Broker, partition: Partition) -> str:
         return f"broker {broker.broker_id}, {partition.topic}-{partition.partition}"

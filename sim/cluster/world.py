@@ -60,9 +60,11 @@ class World:
         self.plan = plan or Plan(seed)
         self.heap = Heap()
         self.ensemble = Ensemble(SESSION_TIMEOUT_MS)
-        self.trouble = Trouble()
+        self.trouble = Trouble(self.plan.store_ms, self.plan.told_ms)
         self.network = Network(self.heap, self.chance("network"), REQUEST_TIMEOUT_MS)
-        self.network.weather.delay_ms = self.plan.network_ms
+        weather = self.network.weather
+        weather.delay_ms = self.plan.network_ms
+        weather.far_broker, weather.far_ms = self.plan.far_broker, self.plan.far_ms
         self._store_chance = self.chance("store")
         self._process_chance = self.chance("process")
         self._uuids = self.chance("uuids")
@@ -113,6 +115,8 @@ class World:
         self.note(f"{self.heap.happened} {self.truth.acked} {self.ensemble.last_change}")
         for key, committed in sorted(self.truth.committed.items()):
             self.note(f"{key} {committed}")
+        for (broker_id, key), copy in sorted(self.truth.copies.items()):
+            self.note(f"{broker_id} {key} {copy.entries}")
         return self._trace.hexdigest()
 
     # -- a history --------------------------------------------------------------------------
@@ -130,6 +134,8 @@ class World:
         self.is_healing = True
         self._until(self.is_at_rest, REST_MS_MAX, "everybody is in sync")
         self._probe()
+        self._check_images()
+        self.truth.check_end()
 
     def _produce(self, index: int) -> None:
         chance = self.chance(f"client-{index}-{len(self.producers)}")
@@ -229,7 +235,7 @@ class World:
                     return f"{name}-{index} ends at {sorted(ends)}"
         return None
 
-    def check_images(self) -> None:
+    def _check_images(self) -> None:
         """Everybody's image is the store's."""
         truth = image_from_snapshot(Snapshot(self.ensemble.nodes, self.ensemble.last_change))
         for broker in self.brokers.values():
