@@ -8,7 +8,8 @@ against everything, so the commit checks besides:
 - Who is `eligible` depends on min.insync.replicas: a commit that makes somebody eligible checks
   the nodes that this setting was read from. Who lowers the setting looks after those who are
   eligible then (`min_in_sync`).
-- Who becomes leader may have died, or begun to stop, meanwhile: its registration is checked.
+- Who becomes leader may have died, begun to stop, or come back with less, meanwhile: both nodes of
+  its registration are checked.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class PartitionWrites:
         if not set(state.eligible) <= set(old.eligible):
             self._check_settings(topic)
         if state.leader not in (old.leader, NO_BROKER):
+            # Both: the node of another life may have the very same version.
             self.check(paths.broker_id(state.leader))
+            self.check(paths.broker_epoch(state.leader))
         if _assignment(state) != _assignment(old) and topic.name not in self._moved_topics:
             self._moved_topics[topic.name] = None
             self._bytes += 32 * len(topic.partitions)

@@ -108,6 +108,19 @@ def test_who_stops_or_dies_meanwhile_is_not_elected(content: bytes | None) -> No
         controller.cluster.store.commit(decision.writes)
 
 
+def test_who_comes_back_meanwhile_with_less_is_not_elected() -> None:
+    """Its new node has the version of the old one."""
+    controller = a_controller()
+    end(controller.cluster, 1)
+    controller.duties.on_liveness(frozenset({2, 3}))
+    decision = controller.duties.next(SETTINGS)
+    assert decision is not None
+    end(controller.cluster, 2)
+    controller.cluster.store.register(2, registration(2, None, True, False, True))
+    with pytest.raises(VersionConflict):
+        controller.cluster.store.commit(decision.writes)
+
+
 def test_a_death_that_a_loaded_image_knows_is_told_to_the_others() -> None:
     cluster = Cluster(brokers=(1, 2, 3))
     cluster.create_on("t", (1, 2, 3))
