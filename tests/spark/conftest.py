@@ -7,8 +7,6 @@ docs/guide/pipelines.md.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,14 +43,14 @@ def crash_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, crash_plan: Path) -> Iterator[Any]:
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, crash_plan: Path, broker: Broker
+) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE
+    from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE, PATIENT_ENVIRONMENT
+    from ottla.spark.worker_start import python_for_spark
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["OTTLA_SPARK_CRASH"] = str(crash_plan)
-    os.environ.pop("SPARK_HOME", None)
     warehouse = tmp_path_factory.mktemp("warehouse")
     settings = {
         **LOCAL_CHECKPOINTS,
@@ -63,6 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, crash_plan: Path) -> Iterato
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.memory": "1g",
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.enabled": "false",
@@ -71,7 +70,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory, crash_plan: Path) -> Iterato
     builder = SparkSession.builder.master("local[2,3]").appName("ottla-tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    # Spark's processes have the environment of this moment; tests of other things keep theirs.
+    environment = {
+        **PATIENT_ENVIRONMENT,
+        "PYSPARK_PYTHON": python_for_spark(),
+        "OTTLA_BOOTSTRAP": broker.bootstrap,
+        "OTTLA_SPARK_CRASH": str(crash_plan),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SPARK_HOME", raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -16,4 +16,6 @@ LOCAL_CHECKPOINTS: Final = {
 
 # How long Spark and its Python processes wait for each other's first word: on a busy machine a
 # process may need more than the usual 15 seconds to come to that.
-PATIENCE = {"spark.python.authenticate.socketTimeout": "10m"}
+PATIENCE: Final = {"spark.python.authenticate.socketTimeout": "10m"}
+# The same for those of its processes that it does not tell.
+PATIENT_ENVIRONMENT: Final = {"SPARK_AUTH_SOCKET_TIMEOUT": "600"}

@@ -12,7 +12,8 @@ from typing import Any
 
 from ottla.spark.java import java_environment
 from ottla.spark.pipeline.project import Project
-from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE
+from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE, PATIENT_ENVIRONMENT
+from ottla.spark.worker_start import python_for_spark
 
 DEFAULTS = {
     **PATIENCE,
@@ -40,8 +41,11 @@ def session_settings(project: Project) -> dict[str, str]:
 def environment(project: Project) -> dict[str, str]:
     """For the sources and sinks of the project: see `ottla.spark.defaults`."""
     settings = project.settings
+    is_here = settings.master.startswith("local")
+    python = python_for_spark() if is_here else sys.executable
     found = {
-        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        **PATIENT_ENVIRONMENT,
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", python),
         "OTTLA_SPARK_GROUP": settings.group or project.name,
     }
     if settings.bootstrap_servers:

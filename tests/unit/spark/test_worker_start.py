@@ -1,0 +1,60 @@
+"""A process of Spark connects before it loads anything, and its own connection is that one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import SECONDS_MAX
+
+PROGRAM = """
+import os, sys
+from pyspark.util import local_connect_and_auth
+
+port, secret = (os.environ[f"PYTHON_WORKER_FACTORY_{name}"] for name in ("PORT", "SECRET"))
+stream, made = local_connect_and_auth(int(port), secret)
+stream.write(" ".join(sys.argv[1:]).encode())
+stream.close()
+"""
+
+
+def test_the_first_connection_is_the_only_one(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(SECONDS_MAX)
+        given = {
+            "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "hush",
+        }
+        command = [sys.executable, "-m", "ottla.spark.worker_start", "-m", "program", "a", "b"]
+        with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **given}) as process:
+            connection, _ = server.accept()
+            connection.settimeout(SECONDS_MAX)
+            with connection, connection.makefile("rwb") as stream:
+                assert stream.read(8) == b"\0\0\0\4hush"
+                stream.write(b"\0\0\0\2ok")
+                stream.flush()
+                assert stream.read() == b"a b"
+            assert process.wait(SECONDS_MAX) == 0
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_anything_else_is_left_to_python() -> None:
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHON_WORKER_FACTORY_PORT"
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla.spark.worker_start", "-c", "print(6 * 7)"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    assert done.stdout.split() == ["42"]
