@@ -64,18 +64,25 @@ def decode_avro(
 ) -> Any:
     """`schema` is Avro's own JSON, `spark_schema` the columns to make of it, as in SQL.
     `confluent`: values begin with five bytes that name the schema in a registry."""
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import StructType
+
     names = df.columns
     fields = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema)
     wanted = f"{fields}, data STRUCT<{_as_struct(spark_schema)}>, error STRING"
-    decoder = AvroDecoder(schema, names, confluent, bytes_max)
+    arrow = to_arrow_type(StructType.fromDDL(spark_schema), timezone="UTC")
+    decoder = AvroDecoder(schema, arrow, names, confluent, bytes_max)
     return df.mapInArrow(decoder, wanted)
 
 
 class AvroDecoder:
     """Runs in the tasks, on Arrow batches: fastavro for each value, columns for the rest."""
 
-    def __init__(self, schema: str, names: list[str], confluent: bool, bytes_max: int) -> None:
+    def __init__(
+        self, schema: str, arrow: pa.DataType, names: list[str], confluent: bool, bytes_max: int
+    ) -> None:
         self.schema = schema
+        self.arrow = arrow
         self.names = names
         self.confluent = confluent
         self.bytes_max = bytes_max
@@ -92,13 +99,25 @@ class AvroDecoder:
             data, errors = [], []
             for value in values:
                 found, error = self._decoded(value, parsed)
+                if error is None:
+                    found, error = self._fitting(found)
                 data.append(found)
                 errors.append(error)
             columns = [batch.column(name) for name in self.names]
             yield pa.RecordBatch.from_arrays(
-                [*columns, pa.array(data), pa.array(errors, pa.string())],
+                [*columns, pa.array(data, self.arrow), pa.array(errors, pa.string())],
                 names=[*self.names, "data", "error"],
             )
+
+    def _fitting(self, found: Any) -> tuple[Any, str | None]:
+        """Avro that is well formed may still not be of the columns that are wanted."""
+        import pyarrow as pa
+
+        try:
+            pa.array([found], self.arrow)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as wrong:
+            return None, f"this does not fit the columns: {wrong}"[:_ERROR_BYTES_MAX]
+        return found, None
 
     def _decoded(self, value: bytes | None, schema: Any) -> tuple[Any, str | None]:
         import io

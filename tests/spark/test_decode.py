@@ -1,0 +1,99 @@
+"""Values of records as columns, in a session: what does not decode has a reason, not an end."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+
+from ottla.spark import decode
+from ottla.spark.expectations import expect, expect_or_drop, expect_or_fail
+
+AVRO = {
+    "type": "record",
+    "name": "order",
+    "fields": [{"name": "id", "type": "string"}, {"name": "amount", "type": "long"}],
+}
+COLUMNS = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
+)
+
+
+def records(spark: Any, *values: bytes | None) -> Any:
+    rows = [(None, value, "orders", 0, number, None) for number, value in enumerate(values)]
+    return spark.createDataFrame(rows, COLUMNS)
+
+
+def avro(**fields: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, AVRO, fields)
+    return stream.getvalue()
+
+
+def errors_of(decoded: Any) -> list[str | None]:
+    return [row["error"] for row in decoded.orderBy("offset").collect()]
+
+
+def test_json_decodes_or_has_a_reason(spark: Any) -> None:
+    given = [
+        b'{"id":"a","amount":2}',
+        b'{"id":"b"}',
+        b"no JSON",
+        b'{"id":"c","amount":"x"}',
+        b'{"id":"' + b"d" * 100 + b'"}',
+        None,
+    ]
+    decoded = decode.decode_json(
+        records(spark, *given), "id STRING, amount BIGINT", bytes_max=64
+    ).cache()
+    good = decode.well_formed(decoded).orderBy("_offset").collect()
+    assert [(row["id"], row["amount"], row["_offset"]) for row in good] == [
+        ("a", 2, 0),
+        ("b", None, 1),
+    ]
+    reasons = errors_of(decoded)[2:]
+    assert reasons[0] == reasons[1] == "this is no JSON of id STRING, amount BIGINT"
+    assert reasons[2:] == ["109 bytes are more than 64", "there is no value"]
+    letters = decode.dead_letters(decoded).collect()
+    assert [row["value"] for row in letters] == given[2:]
+    headers = {one["key"]: bytes(one["value"]).decode() for one in letters[0]["headers"]}
+    assert headers[decode.HEADER_TOPIC] == "orders"
+    assert (headers[decode.HEADER_PARTITION], headers[decode.HEADER_OFFSET]) == ("0", "2")
+
+
+@pytest.mark.parametrize("confluent", [False, True])
+def test_avro_decodes_or_has_a_reason(spark: Any, confluent: bool) -> None:
+    prefix = b"\0\0\0\0\7" if confluent else b""
+    given = [
+        prefix + avro(id="a", amount=2),
+        prefix + avro(id="b", amount=1 << 40),
+        prefix + avro(id="c", amount=3) + b"more",
+        b"\xff\xff",
+        None,
+    ]
+    decoded = decode.decode_avro(
+        records(spark, *given), json.dumps(AVRO), "id STRING, amount INT", confluent=confluent
+    ).cache()
+    good = decode.well_formed(decoded).collect()
+    assert [(row["id"], row["amount"]) for row in good] == [("a", 2)]
+    reasons = errors_of(decoded)
+    assert reasons[0] is None
+    assert "does not fit the columns" in str(reasons[1])
+    assert "4 bytes are left behind the record" in str(reasons[2])
+    assert reasons[3] is not None
+    assert reasons[4] == "there is no value"
+
+
+def test_expectations_keep_drop_or_fail(spark: Any) -> None:
+    def numbers() -> Any:
+        return spark.range(5)
+
+    assert expect("small", "id < 3")(numbers)().count() == 5
+    assert expect_or_drop("small", "id < 3")(numbers)().count() == 3
+    assert expect_or_drop("nothing", "CAST(NULL AS BOOLEAN)")(numbers)().count() == 0
+    assert expect_or_fail("small", "id < 9")(numbers)().count() == 5
+    with pytest.raises(Exception, match=r"expectation 'small' .* is not met by .*3"):
+        expect_or_fail("small", "id < 3")(numbers)().collect()
