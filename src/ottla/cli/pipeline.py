@@ -115,6 +115,7 @@ def inspect(project: Any, arguments: list[str]) -> Any:
         command = [sys.executable, "-m", "ottla.spark.pipeline.inspection", str(project.root)]
         done = subprocess.run(
             [*command, str(answer), *arguments],
+            cwd=project.root,
             env={**os.environ, **java_environment()},
             capture_output=True,
             text=True,

@@ -49,7 +49,12 @@ class PipelineRun:
         command = [sys.executable, "-m", "ottla.spark.pipeline.engine", str(self.project.root)]
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
         done = subprocess.run(
-            [*command, "--once"], env=environment, capture_output=True, text=True, check=False
+            [*command, "--once"],
+            cwd=self.project.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             said = Control(self.project.state).engine.read()
@@ -91,19 +96,24 @@ def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-@pytest.fixture
-def pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PipelineRun]:
-    source = find_project(Path(request.config.rootpath))
-    root = tmp_path / "project"
+def copy_project(source: Path, directory: Path) -> Project:
+    """With a storage of its own, and no word of which brokers."""
+    root = directory / "project"
     ignored = shutil.ignore_patterns(".ottla", "storage", "tests")
-    shutil.copytree(source.root, root, ignore=ignored)
+    shutil.copytree(source, root, ignore=ignored)
     spec = next(root / name for name in SPEC_NAMES if (root / name).exists())
     lines = spec.read_text().splitlines()
     kept = [line for line in lines if not line.startswith("storage:")]
-    spec.write_text("\n".join([*kept, f"storage: file://{tmp_path / 'storage'}", ""]))
+    spec.write_text("\n".join([*kept, f"storage: file://{directory / 'storage'}", ""]))
     settings = root / SETTINGS_NAME
     if settings.exists():
         lines = settings.read_text().splitlines()
         settings.write_text("\n".join(x for x in lines if not x.startswith("bootstrap_servers:")))
+    return find_project(root)
+
+
+@pytest.fixture
+def pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PipelineRun]:
+    source = find_project(Path(request.config.rootpath))
     with Broker({"num.partitions": 1}) as broker:
-        yield PipelineRun(find_project(root), broker.bootstrap)
+        yield PipelineRun(copy_project(source.root, tmp_path), broker.bootstrap)

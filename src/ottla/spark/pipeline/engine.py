@@ -25,10 +25,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ottla.base.errors import OttlaError
 from ottla.spark.listener import GroupListener
-from ottla.spark.pipeline.graph import SINK, VIEW, load_graph
+from ottla.spark.pipeline.graph import SINK, TEMPORARY, VIEW, load_graph
 from ottla.spark.pipeline.progress import take_progress
 from ottla.spark.pipeline.project import Project, find_project
-from ottla.spark.pipeline.resolution import Resolved, resolve
+from ottla.spark.pipeline.resolution import Resolved, held_views, resolve, rows_of
 from ottla.spark.pipeline.session import open_session
 from ottla.spark.pipeline.status import (
     DONE,
@@ -79,8 +79,11 @@ class Engine:
             if once or self.project.settings.trigger_ms is None:
                 self._run_levels(resolved)
             else:
+                held = held_views(resolved)
+                self._compute([one for one in views if one.dataset.name in held])
+                self._renew([one for one in resolved if one.dataset.kind == TEMPORARY])
                 self._start(streams)
-                self._watch(views)
+                self._watch([one for one in views if one.dataset.name not in held])
         finally:
             self._stop_queries()
             self.spark.streams.removeListener(self._reports)
@@ -99,6 +102,7 @@ class Engine:
                 self._raise_failures()
             self._raise_failures()
             self._compute([one for one in here if one.dataset.kind == VIEW])
+            self._renew([one for one in resolved if one.dataset.kind == TEMPORARY])
         self._drain_listeners()
 
     def _watch(self, views: list[Resolved]) -> None:
@@ -135,7 +139,9 @@ class Engine:
 
     def _started(self, one: Resolved, available_now: bool) -> Any:
         project = self.project
-        writer = one.rows.writeStream.queryName(one.name).outputMode("append")
+        # Anew: the plan of the first time has the tables that it reads as they were then.
+        rows = rows_of(one.flows)
+        writer = rows.writeStream.queryName(one.name).outputMode("append")
         writer = writer.option("checkpointLocation", project.place("checkpoints", one.name))
         trigger_ms = project.settings.trigger_ms
         if available_now or trigger_ms is None:
@@ -214,6 +220,12 @@ class Engine:
                 writer = writer.partitionBy(*one.dataset.partitions)
             writer.saveAsTable(one.dataset.name)
             self.status.views[one.dataset.name] = now_ms()
+
+    def _renew(self, views: list[Resolved]) -> None:
+        """Temporary views are plans as well: those over tables see what these hold now."""
+        for one in views:
+            if one.reads:
+                rows_of(one.flows).createOrReplaceTempView(one.dataset.name)
 
     # -- status -------------------------------------------------------------------------------
 

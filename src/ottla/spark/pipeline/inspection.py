@@ -30,26 +30,14 @@ def describe(project: Project, spark: Any) -> dict[str, Any]:
         {
             "name": one.dataset.name,
             "kind": one.dataset.kind,
-            "format": one.dataset.format,
+            "format": "" if one.dataset.kind == TEMPORARY else one.dataset.format,
             "flows": [flow.name for flow in one.flows],
             "level": one.level,
+            "reads": sorted(one.reads),
             "columns": _columns(one.rows),
         }
         for one in resolved
     ]
-    for dataset in graph.datasets.values():
-        if dataset.kind == TEMPORARY:
-            rows = spark.table(dataset.name)
-            found.append(
-                {
-                    "name": dataset.name,
-                    "kind": TEMPORARY,
-                    "format": "",
-                    "flows": [dataset.name],
-                    "level": 0,
-                    "columns": _columns(rows),
-                }
-            )
     return {"pipeline": project.name, "datasets": found}
 
 

@@ -8,7 +8,9 @@ lives no longer than the session.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -17,6 +19,8 @@ from ottla.spark.pipeline.graph import SINK, TABLE, TEMPORARY, VIEW, Dataset, Fl
 from ottla.spark.pipeline.project import Project, ProjectError
 
 _MISSING = "TABLE_OR_VIEW_NOT_FOUND"
+# How a plan names a dataset that it reads: with its catalog and database, or a view without.
+_READ = re.compile(r"SubqueryAlias (?:[^\s.]+\.)*([^\s.]+)")
 
 
 @dataclass(slots=True)
@@ -27,6 +31,7 @@ class Resolved:
     flows: list[Flow]
     rows: Any
     level: int
+    reads: frozenset[str] = field(default=frozenset())
 
     @property
     def name(self) -> str:
@@ -39,7 +44,7 @@ class Resolved:
 
 
 def resolve(project: Project, graph: Graph, spark: Any) -> list[Resolved]:
-    """Everything but temporary views, in the order of levels."""
+    """Everything, in the order of levels."""
     waiting = _by_target(graph)
     found: list[Resolved] = []
     level = 0
@@ -48,7 +53,7 @@ def resolve(project: Project, graph: Graph, spark: Any) -> list[Resolved]:
         failure: Exception | None = None
         for dataset, flows in list(waiting):
             try:
-                rows = _rows(flows)
+                rows = rows_of(flows)
             except AnalysisException as wrong:
                 if not _waits_for(wrong, graph):
                     raise ProjectError(f"{flows[0].name}: {_brief(wrong)}") from wrong
@@ -57,7 +62,7 @@ def resolve(project: Project, graph: Graph, spark: Any) -> list[Resolved]:
             waiting.remove((dataset, flows))
             if dataset.kind == TEMPORARY:
                 rows.createOrReplaceTempView(dataset.name)
-            one = Resolved(dataset, flows, rows, level)
+            one = Resolved(dataset, flows, rows, level, _reads(rows, graph))
             _check(one)
             ready.append(one)
         if not ready and failure is not None:
@@ -65,7 +70,7 @@ def resolve(project: Project, graph: Graph, spark: Any) -> list[Resolved]:
             raise ProjectError(f"{names}: {_brief(failure)}") from failure
         for one in ready:
             _put_into_catalog(project, one, spark)
-        found += [one for one in ready if one.dataset.kind != TEMPORARY]
+        found += ready
         level += 1
     return found
 
@@ -83,7 +88,23 @@ def _by_target(graph: Graph) -> list[tuple[Dataset, list[Flow]]]:
     return found
 
 
-def _rows(flows: list[Flow]) -> Any:
+def held_views(resolved: Iterable[Resolved]) -> set[str]:
+    """Views that a stream reads: its plan holds on to their files, so that they must stay as they
+    are while it runs."""
+    reads = {one.dataset.name: one.reads for one in resolved if not one.is_streaming}
+    views = {one.dataset.name for one in resolved if one.dataset.kind == VIEW}
+    wanted = set[str]().union(*(one.reads for one in resolved if one.is_streaming))
+    while more := set[str]().union(*(reads.get(name, ()) for name in wanted)) - wanted:
+        wanted |= more
+    return wanted & views
+
+
+def _reads(rows: Any, graph: Graph) -> frozenset[str]:
+    plan = rows._jdf.queryExecution().analyzed().toString()
+    return frozenset(_READ.findall(plan)) & graph.datasets.keys()
+
+
+def rows_of(flows: list[Flow]) -> Any:
     rows = flows[0].query()
     for flow in flows[1:]:
         rows = rows.unionByName(flow.query(), allowMissingColumns=True)

@@ -171,6 +171,7 @@ def launch_engine(project: Project, control: Control, *, once: bool) -> EnginePr
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            cwd=project.root,
             env=environment,
             start_new_session=True,
         )
