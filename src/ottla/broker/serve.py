@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -45,6 +46,8 @@ async def _serve(node: Node) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await node.start()
+    # What is there now stays: a collection that looks at all of it would stop the loop for long.
+    gc.freeze()
     print(node.greeting(), flush=True)
     try:
         await stopping.wait()

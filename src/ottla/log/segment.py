@@ -292,10 +292,16 @@ class Segment:
                 chunk = file.read_at(position, LOOK_AHEAD_BYTES)
                 chunk_start, at = position, 0
             header = read_header(chunk, at)
-            if next_offset(header) > offset:
+            reached = next_offset(header)
+            if reached > offset:
                 self._remember(header[BASE_OFFSET], position)
                 return position
             position += batch_size(header)
+            if reached == offset and position + HEADER_SIZE <= end:
+                # It begins right behind, whatever stands there. To look would make the loop wait
+                # for the disk: a reader that goes on over old data has not come to this part yet.
+                self._remember(offset, position)
+                return position
         return end
 
     def slice(self, position: int, end: int, max_bytes: int, at_least_one: bool) -> LogSlice | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -19,11 +20,17 @@ from ottla.log.partition_log import LogSlice
 
 SLICE_BYTES_BY_COPY_MAX = 16 * 1024
 SENDFILE_CHUNK_BYTES = 512 * 1024
+# What is not in memory comes and goes in smaller pieces: a reader of old data is in no hurry, and
+# what has just come from the disk is sent in one go.
+COLD_CHUNK_BYTES = 256 * 1024
+TOUCH_BYTES = 128 * 1024
 # A fast reader of a large answer would keep the loop to itself: others get their turn after this.
 TURN_BYTES_MAX = 1024 * 1024
 GATHER_PARTS_MAX = 64
 
 RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+_touching = threading.local()
 
 
 class Outgoing:
@@ -128,13 +135,16 @@ class Outgoing:
         return sent
 
     def _send_slice(self, part: LogSlice) -> int:
-        file = part.file.fileno()
-        count = min(part.size, SENDFILE_CHUNK_BYTES)
-        if part.position >= self._probed_to or self._probed_to < 0:
-            if not _is_cached(file, part.position, count):
-                self._read_ahead(part, count)
+        file, position = part.file.fileno(), part.position
+        if position >= self._probed_to:
+            count = min(part.size, SENDFILE_CHUNK_BYTES)
+            if not _is_cached(file, position, count):
+                self._read_ahead(part, min(part.size, COLD_CHUNK_BYTES))
                 return 0
-        sent = os.sendfile(self._descriptor, file, part.position, count)
+            self._probed_to = position + count
+        # Not a byte more than is known to be in memory: the loop would wait for the disk.
+        count = min(part.size, self._probed_to - position)
+        sent = os.sendfile(self._descriptor, file, position, count)
         if sent == 0:
             # The file is shorter than the slice: it was truncated under us. The peer must not
             # take what follows for records.
@@ -173,7 +183,20 @@ def _at_hand(part: LogSlice) -> bytearray | None:
 
 
 def _touch(part: LogSlice, position: int, count: int) -> None:
-    part.file.read_at(position, count)
+    """Brings a piece of a file into memory, in a thread of the pool; the one behind it is asked for
+    and not waited for."""
+    file, end = part.file.fileno(), position + count
+    ahead = min(part.position + part.size, end + COLD_CHUNK_BYTES)
+    os.posix_fadvise(file, position, ahead - position, os.POSIX_FADV_WILLNEED)
+    buffer: bytearray | None = getattr(_touching, "buffer", None)
+    if buffer is None:
+        # One for each thread, for good: to map and unmap fresh ones interrupts the loop's core.
+        buffer = _touching.buffer = bytearray(TOUCH_BYTES)
+    while position < end:
+        read = os.preadv(file, (buffer,), position)
+        if read == 0:
+            return  # shorter than it was; who sends it will find out
+        position += read
 
 
 def _is_cached(file: int, position: int, count: int) -> bool:

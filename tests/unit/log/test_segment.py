@@ -4,11 +4,13 @@ Method: a segment in memory with batches of known places.
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.log.file_cache import FileCache
 from ottla.log.log_config import LogConfig
 from ottla.log.segment import LogSlice, Segment, new_segment
 from ottla.records.batch_header import LAST_OFFSET_DELTA, MAX_TIMESTAMP, read_header
-from tests.chaos.memory_files import MemoryFiles
+from tests.chaos.memory_files import MemoryFile, MemoryFiles
 from tests.unit.log.world import batch, offsets_of
 
 BASE = 500
@@ -57,6 +59,25 @@ def test_every_offset_leads_to_its_batch() -> None:
         assert segment.position_of(BASE + 2 * number) == position
         assert segment.position_of(BASE + 2 * number + 1) == position
     assert segment.position_of(BASE + 20) == segment.size
+
+
+def test_a_reader_that_goes_on_makes_nobody_look_at_what_comes_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be on the disk only, and this is asked on the loop."""
+    segment, positions = a_segment([batch(2, size=10_000) for _ in range(5)])
+    read_at = type(segment.open_file()).read_at
+    looked_at: list[int] = []
+
+    def watched(file: MemoryFile, position: int, size: int) -> bytes:
+        looked_at.append(position + size)
+        return read_at(file, position, size)
+
+    monkeypatch.setattr(type(segment.open_file()), "read_at", watched)
+    segment._positions.clear()
+    assert segment.position_of(BASE + 4) == positions[2]
+    assert looked_at
+    assert max(looked_at) <= positions[2]
 
 
 def test_it_does_so_after_its_files_were_given_up() -> None:

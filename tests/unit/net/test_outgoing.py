@@ -18,7 +18,7 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.log.partition_log import LogSlice
 from ottla.net import outgoing
-from ottla.net.outgoing import TURN_BYTES_MAX, Outgoing
+from ottla.net.outgoing import COLD_CHUNK_BYTES, TURN_BYTES_MAX, Outgoing
 from ottla.runtime.posix_files import PosixFiles
 
 
@@ -114,8 +114,12 @@ def test_what_is_not_in_the_page_cache_is_read_by_the_pool_first(
 def test_a_small_slice_that_is_not_in_the_page_cache_is_read_by_the_pool_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def not_now(*_: Any) -> int:
-        raise BlockingIOError
+    patient = os.preadv
+
+    def not_now(*arguments: Any) -> int:
+        if outgoing.RWF_NOWAIT in arguments[3:]:
+            raise BlockingIOError
+        return patient(*arguments)
 
     file = a_file(tmp_path / "segment", b"x" * 1000)
     monkeypatch.setattr(os, "preadv", not_now)
@@ -127,6 +131,45 @@ def test_a_small_slice_that_is_not_in_the_page_cache_is_read_by_the_pool_too(
     pool.work()
     pump_all(sending)
     assert peer.close() == b"head" + b"x" * 1000 + b"tail"
+
+
+def test_nothing_is_sent_that_was_not_found_in_memory_or_brought_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket that takes little at a time must not shift what is sent past what was looked at."""
+    size = 3 * COLD_CHUNK_BYTES + 1000
+    file = a_file(tmp_path / "segment", bytes(size))
+    at_hand = 0
+    touch, sendfile = outgoing._touch, os.sendfile
+
+    def touched(part: LogSlice, position: int, count: int) -> None:
+        nonlocal at_hand
+        assert count <= COLD_CHUNK_BYTES
+        touch(part, position, count)
+        at_hand = position + count
+
+    def sent(to: int, source: int, position: int, count: int) -> int:
+        assert position + count <= at_hand
+        return sendfile(to, source, position, min(count, 100_000))
+
+    monkeypatch.setattr(outgoing, "_is_cached", lambda *_: False)
+    monkeypatch.setattr(outgoing, "_touch", touched)
+    monkeypatch.setattr(os, "sendfile", sent)
+    peer, pool = Peer(), PoolAtHand()
+    sending = Outgoing(peer.ours, pool, lambda: None)
+    sending.put([LogSlice(file, 0, size)])
+    try:
+        while not sending.pump():
+            pool.work()
+    finally:
+        received = peer.close()
+    assert len(received) == size
+
+
+def test_a_piece_that_is_gone_before_the_pool_came_to_it(tmp_path: Path) -> None:
+    file = a_file(tmp_path / "segment", bytes(1000))
+    outgoing._touch(LogSlice(file, 0, 100_000), 0, 100_000)
+    outgoing._touch(LogSlice(file, 5000, 100_000), 5000, 100_000)
 
 
 @pytest.mark.parametrize("size", [1000, 100_000])
