@@ -27,7 +27,8 @@ PROJECT = Annotated[
     typer.Argument(metavar="[PROJECT]", help="The project's directory (default: this one)."),
 ]
 HERE = Path()
-WAIT_SECONDS_MAX = 120.0
+# A busy machine needs minutes to start Spark or to finish a batch.
+WAIT_SECONDS_MAX = 600.0
 
 
 def load(path: Path) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.spark.errors import SparkError
-from ottla.spark.pipeline.status import PAUSED, RUNNING, STOPPED, Status, StatusFile
+from ottla.spark.pipeline.status import PAUSED, RUNNING, STARTING, STOPPED, Status, StatusFile
 
 WANTED = (RUNNING, PAUSED, STOPPED)
 RUNNER_STATUS, ENGINE_STATUS = "runner.json", "engine.json"
@@ -97,8 +97,10 @@ class Control:
             return found
         if runner is None:
             return engine or Status(name)
-        if engine is not None:
+        if runner.state == RUNNING and (engine is None or engine.pid != runner.pid):
+            runner.state = STARTING  # what is there to read is of the engine before
+        elif engine is not None:
             runner.flows, runner.views = engine.flows, engine.views
-            if runner.state == RUNNING and engine.pid == runner.pid:
+            if runner.state == RUNNING:
                 runner.state = engine.state
         return runner

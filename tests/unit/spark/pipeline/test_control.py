@@ -1,0 +1,69 @@
+"""What people are told of a pipeline is what its present engine says, not the one before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.spark.pipeline.control import AlreadyRunning, Control
+from ottla.spark.pipeline.status import (
+    DONE,
+    FAILING,
+    PAUSED,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    FlowStatus,
+    Status,
+)
+
+NAME = "orders"
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Control:
+    found = Control(tmp_path)
+    flows = {"clean": FlowStatus("clean", batch=7)}
+    found.engine.write(Status(NAME, RUNNING, pid=11, flows=flows), now=True)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("state", "pid", "told", "flows"),
+    [
+        (RUNNING, 11, RUNNING, 1),
+        (RUNNING, 12, STARTING, 0),
+        (FAILING, 11, FAILING, 1),
+        (PAUSED, 11, PAUSED, 1),
+    ],
+)
+def test_a_new_engine_is_starting_until_it_speaks(
+    control: Control, state: str, pid: int, told: str, flows: int
+) -> None:
+    control.runner.write(Status(NAME, state, pid=pid), now=True)
+    with control.held():
+        found = control.status(NAME)
+    assert (found.state, len(found.flows)) == (told, flows)
+
+
+@pytest.mark.parametrize(("state", "told"), [(RUNNING, STOPPED), (DONE, DONE), (FAILING, FAILING)])
+def test_without_a_runner_it_is_stopped_unless_it_ended_otherwise(
+    control: Control, state: str, told: str
+) -> None:
+    control.engine.write(Status(NAME, state, pid=11), now=True)
+    assert control.status(NAME).state == told
+
+
+def test_there_is_one_runner(control: Control) -> None:
+    with control.held():
+        assert control.is_held()
+        with pytest.raises(AlreadyRunning, match="is running already"), control.held():
+            pass
+    assert not control.is_held()
+
+
+def test_what_is_wanted_stays_until_something_else_is(control: Control) -> None:
+    assert control.wanted() == RUNNING
+    control.want(PAUSED)
+    assert Control(control.directory).wanted() == PAUSED
