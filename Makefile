@@ -97,10 +97,9 @@ sim: $(VENV)/test.stamp ## In simulated time: CLUSTER_SEEDS new histories of a c
 chaos: test-setup ## kill -9, crash states, clients behind a bad network, at full length
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 OTTLA_PRODUCE_SEEDS=5000 OTTLA_FAULT_SEEDS=1000 \
 		OTTLA_PROCESS_DEATHS=100 OTTLA_PROCESS_KILLS=20 OTTLA_IDS_USED_ONCE=100000 OTTLA_CLUSTER_KILLS=200 \
-		OTTLA_SPARK_FULL=1 \
-		$(BIN)/python -m pytest tests/chaos tests/client/test_faults.py \
-		tests/spark/test_crashes.py \
-		tests/client/test_process.py tests/unit/client/test_produce_world.py $(ARGS)
+		OTTLA_SPARK_FULL=1 OTTLA_CLIENT_THREE=1 \
+		$(BIN)/python -m pytest tests/chaos tests/client tests/spark/test_crashes.py \
+		tests/unit/client/test_produce_world.py $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)

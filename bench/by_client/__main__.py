@@ -173,8 +173,10 @@ def main() -> int:
     parser = argparse.ArgumentParser("bench.by_client", description=__doc__)
     parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")))
     parser.add_argument("--only", default="", help="cases whose title contains this")
+    parser.add_argument("--rounds", type=int, help="instead of five, or of one in a quick run")
     options = parser.parse_args()
     rounds, scale = (1, 0.1) if options.quick else (5, 1.0)
+    rounds = options.rounds or rounds
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         broker = Ottla(Path(directory) / "ottla", {})
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ottla.testing import Cluster
 from tests.client.secure_kafka import Authority, SecureKafka
 from tests.compat.nodes import Node, OttlaNode
 
@@ -25,6 +26,14 @@ ONE_NODE = {
     "transaction.state.log.min.isr": "1",
     "num.partitions": "1",
 }
+
+THREE_NODES = {
+    "default.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+# `make chaos` runs all of it on three brokers, too.
+MORE = ["three"] if os.environ.get("OTTLA_CLIENT_THREE") else []
 
 MakeTopic = Callable[..., str]
 
@@ -46,10 +55,17 @@ def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka
     node.kill()  # how it stops is of no interest here, and takes it seconds
 
 
-@pytest.fixture(scope="session", params=["ottla", KAFKA])
+@pytest.fixture(scope="session")
+def three_node() -> Iterator[Cluster]:
+    """Three brokers with three replicas of everything."""
+    with Cluster(3, ONE_NODE | THREE_NODES) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="session", params=["ottla", KAFKA, *MORE])
 def cluster(request: pytest.FixtureRequest) -> str:
     """The address of a broker, of each kind in turn."""
-    node: Node = request.getfixturevalue(f"{request.param}_node")
+    node: Node | Cluster = request.getfixturevalue(f"{request.param}_node")
     return node.bootstrap
 
 
