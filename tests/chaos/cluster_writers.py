@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from abc import ABC, abstractmethod
 from typing import Any
 
 PAUSE_S = 0.02
 DELIVERY_MS = 300_000
 
 
-class Writer:
+class Writer(ABC):
     def __init__(self, name: str, bootstrap: str, topic: str) -> None:
         self.name = name
         self.bootstrap = bootstrap
@@ -30,8 +31,9 @@ class Writer:
         sys.stdin.read()
         self._stop.set()
 
+    @abstractmethod
     def run(self) -> None:
-        raise NotImplementedError
+        """Sends until it shall stop, and returns when all is told."""
 
     def next_value(self) -> tuple[int, bytes]:
         number = self._sent
