@@ -93,6 +93,16 @@ class Broker:
     def start(self) -> float:
         """Seconds from the start of the process to its first answer that names a broker."""
         self.prepare()
+        begin = self.launch()
+        while not self._names_a_broker():
+            self.expect_alive()
+            if time.monotonic() - begin > START_SECONDS_MAX:
+                raise BrokerFailed(f"{self.kind} gives no metadata after {START_SECONDS_MAX} s")
+            time.sleep(_POLL_S)
+        return time.monotonic() - begin
+
+    def launch(self) -> float:
+        """Starts the process and waits for nothing; the time of its start."""
         with self.log_path.open("ab") as log:
             begin = time.monotonic()
             self._process = subprocess.Popen(
@@ -103,19 +113,20 @@ class Broker:
                 cwd=self.directory,
                 start_new_session=True,
             )
-        while not self._names_a_broker():
-            self.expect_alive()
-            if time.monotonic() - begin > START_SECONDS_MAX:
-                raise BrokerFailed(f"{self.kind} gives no metadata after {START_SECONDS_MAX} s")
-            time.sleep(_POLL_S)
-        return time.monotonic() - begin
+        return begin
+
+    def ask_to_stop(self) -> None:
+        """The first half of `stop`, for several that end together."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
         """Asks for a clean end, and ends it by force when none comes. May be called twice."""
         process, self._process = self._process, None
         if process is None:
             return
-        process.send_signal(signal.SIGTERM)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
         try:
             process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -159,6 +170,10 @@ class Kafka(Broker):
 
     kind = "kafka"
 
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(directory, settings)
+        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
     def command(self) -> list[str]:
         return ["java", "-Xmx1g", "-cp", f"{jars_directory()}/*", "kafka.Kafka", str(self._file())]
 
@@ -166,9 +181,8 @@ class Kafka(Broker):
         if self._file().exists():
             return
         self._file().write_text(self.properties())
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = ["java", "-cp", f"{jars_directory()}/*", "kafka.tools.StorageTool", "format"]
-        arguments = ["--cluster-id", cluster_id, "--config", str(self._file())]
+        arguments = ["--cluster-id", self.cluster_id, "--config", str(self._file())]
         subprocess.run([*tool, *arguments], check=True, capture_output=True)
 
     def _file(self) -> Path:

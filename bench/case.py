@@ -19,8 +19,9 @@ Figures = Mapping[str, float]
 MAIN = "main"
 CROWDED = "crowded"
 RELOAD = "reload"
+CLUSTER = "cluster"
 # In this order: what needs a broker beside the main one comes when the others have their figures.
-BLOCKS = (MAIN, CROWDED, RELOAD)
+BLOCKS = (MAIN, CROWDED, RELOAD, CLUSTER)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from typing import Protocol
 
 from bench.brokers import Broker
 from bench.errors import BenchError
@@ -25,8 +26,16 @@ class ToolFailed(BenchError):
     """A tool ended with an error, or printed something that is no result."""
 
 
+class Measured(Protocol):
+    """A broker, or a cluster of them."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def cpu_seconds(self) -> float: ...
+
+
 def producer_performance(
-    broker: Broker, topic: str, *, records: int, size: int, properties: tuple[str, ...] = ()
+    broker: Measured, topic: str, *, records: int, size: int, properties: tuple[str, ...] = ()
 ) -> dict[str, float]:
     before = broker.cpu_seconds()
     printed = _run(
@@ -52,7 +61,9 @@ def consumer_performance(
     return {**consume_figures(printed, records), "cpu_s_per_gib": used / (records * size / 2**30)}
 
 
-def end_to_end_latency(broker: Broker, topic: str, *, records: int, size: int) -> dict[str, float]:
+def end_to_end_latency(
+    broker: Measured, topic: str, *, records: int, size: int
+) -> dict[str, float]:
     before = broker.cpu_seconds()
     printed = _run(
         "EndToEndLatency",

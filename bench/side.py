@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.brokers import KINDS, SHARED_SETTINGS, Broker
-from bench.topics import create_topic, delete_topics
+from bench.cluster import Cluster
+from bench.topics import create_replicated, create_topic, delete_topics
 
 DELETE_SECONDS_MAX = 10
 _POLL_S = 0.05
@@ -28,6 +29,7 @@ class Side:
         self._numbers = itertools.count(1)
         self._beside: dict[str, Broker] = {}
         self._prepared: set[str] = set()
+        self._cluster: Cluster | None = None
         self.broker = self.new_broker("main")
 
     def new_broker(self, name: str, settings: Mapping[str, str] = SHARED_SETTINGS) -> Broker:
@@ -61,18 +63,51 @@ class Side:
             self._beside[name] = broker
         return self._beside[name]
 
+    def new_cluster(self, name: str) -> Cluster:
+        """Three nodes on a directory that nobody has used; not started yet."""
+        directory = self._directory / f"{name}-{next(self._numbers)}"
+        return Cluster(self._kind, directory, SHARED_SETTINGS)
+
+    def cluster(self, prepare: Callable[[Cluster], None]) -> Cluster:
+        """Three nodes that are started and warmed once and stay for the rounds of a block."""
+        if self._cluster is None:
+            cluster = self.new_cluster("cluster")
+            try:
+                cluster.start()
+                prepare(cluster)
+            except BaseException:
+                self.discard(cluster)
+                raise
+            self._cluster = cluster
+        return self._cluster
+
+    @contextmanager
+    def cluster_topic(self, cluster: Cluster, name: str, partitions: int = 1) -> Iterator[str]:
+        """A topic with three replicas for one run of a case."""
+        fresh = f"{name}-{next(self._numbers)}"
+        create_replicated(cluster.any_node, fresh, partitions, 3)
+        try:
+            yield fresh
+        finally:
+            delete_topics(cluster.any_node, fresh)
+
     def close_beside(self) -> None:
+        if self._cluster is not None:
+            self.discard(self._cluster)
+            self._cluster = None
         for broker in self._beside.values():
             self.discard(broker)
         self._beside.clear()
 
-    def discard(self, broker: Broker) -> None:
+    def discard(self, broker: Broker | Cluster) -> None:
         broker.stop()
         shutil.rmtree(broker.directory, ignore_errors=True)
 
     def close(self) -> None:
         for broker in (*self._beside.values(), self.broker):
             broker.stop()
+        if self._cluster is not None:
+            self._cluster.stop()
 
     @contextmanager
     def topic(self, name: str, partitions: int = 1) -> Iterator[str]:

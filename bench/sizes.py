@@ -45,6 +45,10 @@ class Sizes:
     reload_commits: int
     lag_groups: int
     compaction_records: int
+    # Three nodes (issue 5).
+    cluster_warm_records: int
+    cluster_records: int
+    cluster_partitions: int
 
     def warm_up_bytes(self) -> int:
         one_kib = self.kept_1k_records + self.cold_1k_records + self.warm_12_records
@@ -77,6 +81,9 @@ FULL = Sizes(
     reload_commits=1_000_000,
     lag_groups=1_000,
     compaction_records=1_000_000,
+    cluster_warm_records=1_000_000,
+    cluster_records=400_000,
+    cluster_partitions=2_000,
 )
 
 QUICK = Sizes(
@@ -105,4 +112,7 @@ QUICK = Sizes(
     reload_commits=200_000,
     lag_groups=200,
     compaction_records=100_000,
+    cluster_warm_records=150_000,
+    cluster_records=80_000,
+    cluster_partitions=200,
 )

@@ -18,10 +18,20 @@ _POLL_S = 0.05
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
     """Returns when every partition has a leader."""
+    _create(bootstrap, name, partitions, 1, configs)
+
+
+def create_replicated(bootstrap: str, name: str, partitions: int, replicas: int) -> None:
+    _create(bootstrap, name, partitions, replicas, {})
+
+
+def _create(
+    bootstrap: str, name: str, partitions: int, replicas: int, configs: Mapping[str, str]
+) -> None:
     topic = {
         "name": name,
         "num_partitions": partitions,
-        "replication_factor": 1,
+        "replication_factor": replicas,
         "assignments": [],
         "configs": [{"name": key, "value": value} for key, value in configs.items()],
     }
@@ -69,6 +79,24 @@ def end_offset(bootstrap: str, topic: str, partition: int = 0) -> int:
         found = connection.call(api_keys.LIST_OFFSETS, 4, fields).topics[0].partitions[0]
     _expect_none(found.error_code, f"end of {topic}-{partition}")
     return int(found.offset)
+
+
+def leaders_of(bootstrap: str, name: str) -> list[int]:
+    """By partition; -1 where there is none."""
+    return [leader for _, leader, _ in _partitions(bootstrap, name)]
+
+
+def in_sync_counts(bootstrap: str, name: str) -> list[int]:
+    return [count for _, _, count in _partitions(bootstrap, name)]
+
+
+def _partitions(bootstrap: str, name: str) -> list[tuple[int, int, int]]:
+    with Connection(bootstrap) as connection:
+        fields = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+        topic = connection.call(api_keys.METADATA, 4, fields).topics[0]
+    return sorted(
+        (one.partition_index, one.leader_id, len(one.isr_nodes)) for one in topic.partitions
+    )
 
 
 def _with_flags(fields: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.case import Case
+from bench.cases.cluster import CLUSTER_CASES
 from bench.cases.compaction import COMPACTION_CASES
 from bench.cases.consume import CONSUME_CASES
 from bench.cases.crowd import CROWD_CASES
@@ -19,4 +20,5 @@ ALL_CASES: tuple[Case, ...] = (
     *START_CASES,
     *GROUP_CASES,
     *COMPACTION_CASES,
+    *CLUSTER_CASES,
 )
