@@ -44,7 +44,7 @@ def test_names_are_unique_and_every_block_is_run() -> None:
 
 def test_cases_about_groups_wait_until_there_are_groups() -> None:
     without = chosen_cases([], {0, 1, 2, 3})
-    assert {case.name for case in without if case.issue != 3} == {"compaction"}
+    assert {case.name for case in without if case.issue == 4} == {"compaction"}
     assert chosen_cases(["commits_1"], {0, 1, 2, 3}) == []
     classic = [case.name for case in chosen_cases([], {FIND_COORDINATOR})]
     assert {case.name for case in ALL_CASES} - set(classic) == {"rebalance_consumer"}
@@ -96,6 +96,19 @@ def test_every_row_of_the_issues_is_in_the_table() -> None:
         ("lag", "listing_ms"): "≤ 0.8",
         ("coordinator_load", "loaded_s"): "≤ 1.1",
         ("compaction", "cpu_s_per_gib"): "≤ 1.5",
+        ("cluster_produce_1k", "mb_per_s"): "≥ 2.5",
+        ("cluster_produce_1k", "cpu_s_per_gib"): "≤ 0.25",
+        ("cluster_produce_12", "mb_per_s"): "≥ 1.8",
+        ("cluster_produce_12", "cpu_s_per_gib"): "≤ 0.4",
+        ("cluster_rdkafka", "mb_per_s"): "≥ 1.3",
+        ("cluster_rdkafka", "cpu_s_per_gib"): "≤ 0.4",
+        ("cluster_latency", "average_ms"): "≤ 0.6",
+        ("cluster_start", "start_s"): "≤ 0.5",
+        ("cluster_start", "resident_mb"): "≤ 0.35",
+        ("cluster_start", "cpu_percent"): "≤ 0.3",
+        ("cluster_failover", "kill_gap_s"): "≤ 1.1",
+        ("cluster_failover", "stop_gap_ms"): "≤ 0.5",
+        ("cluster_many", "failover_s"): "≤ 1.1",
     }
 
 
