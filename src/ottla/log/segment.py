@@ -281,6 +281,8 @@ class Segment:
         known = self._positions.get(offset)
         if known is not None:
             return known
+        if offset <= self.base_offset:
+            return 0
         file = self.open_file()
         position = self.offset_index.position_for_offset(offset)
         end = self.size

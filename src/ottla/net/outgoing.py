@@ -183,17 +183,17 @@ def _at_hand(part: LogSlice) -> bytearray | None:
 
 
 def _touch(part: LogSlice, position: int, count: int) -> None:
-    """Brings a piece of a file into memory, in a thread of the pool; the one behind it is asked for
-    and not waited for."""
+    """Brings a piece of a file into memory, in a thread of the pool. Not a page more is asked for:
+    pages come in any order, and `_is_cached` would take a piece for whole that is on its way."""
     file, end = part.file.fileno(), position + count
-    ahead = min(part.position + part.size, end + COLD_CHUNK_BYTES)
-    os.posix_fadvise(file, position, ahead - position, os.POSIX_FADV_WILLNEED)
+    os.posix_fadvise(file, position, count, os.POSIX_FADV_WILLNEED)
     buffer: bytearray | None = getattr(_touching, "buffer", None)
     if buffer is None:
         # One for each thread, for good: to map and unmap fresh ones interrupts the loop's core.
         buffer = _touching.buffer = bytearray(TOUCH_BYTES)
     while position < end:
-        read = os.preadv(file, (buffer,), position)
+        wanted = memoryview(buffer)[: end - position]
+        read = os.preadv(file, (wanted,), position)
         if read == 0:
             return  # shorter than it was; who sends it will find out
         position += read

@@ -75,6 +75,8 @@ def test_a_reader_that_goes_on_makes_nobody_look_at_what_comes_next(
 
     monkeypatch.setattr(type(segment.open_file()), "read_at", watched)
     segment._positions.clear()
+    assert segment.position_of(BASE) == segment.position_of(BASE - 1) == 0
+    assert not looked_at
     assert segment.position_of(BASE + 4) == positions[2]
     assert looked_at
     assert max(looked_at) <= positions[2]
