@@ -7,9 +7,11 @@ from pathlib import Path
 LIST = Path(__file__).resolve().parent.parent / "regressions.txt"
 
 
-def _read() -> list[int]:
+def _read() -> list[tuple[int, bool]]:
+    """Seeds, and whether they are rough."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
-    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+    words = [line.split() for line in lines if line and not line.startswith("#")]
+    return [(int(first), second == "rough") for first, second, *_ in words]
 
 
 REGRESSIONS = _read()
