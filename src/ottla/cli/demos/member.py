@@ -82,6 +82,10 @@ class MemberProcess:
         while self._is_open and self._take(deadline - time.monotonic()):
             pass
 
+    def check_is_there(self) -> None:
+        if not self._is_open:
+            raise Failure(f"member {self.name} of the demo has ended: {'; '.join(self.said[-2:])}")
+
     def kill(self) -> None:
         """SIGKILL: it has no time for anything."""
         self._process.send_signal(signal.SIGKILL)

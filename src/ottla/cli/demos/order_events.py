@@ -30,7 +30,7 @@ MEMBER_SETTINGS = {
     "heartbeat.interval.ms": "500",
     # Nobody here dies but a broker; a member that is waiting for one must not be taken for dead.
     "session.timeout.ms": "45000",
-    "topic.metadata.refresh.interval.ms": "1000",
+    "metadata.max.age.ms": "1000",
     "retry.backoff.max.ms": "200",
     "reconnect.backoff.max.ms": "500",
 }
@@ -197,6 +197,7 @@ class OrderEvents:
                 raise Failure(f"the demo waited in vain for {what}")
             for member in self._members:
                 member.catch_up(POLL_S / 10)
+                member.check_is_there()
             if not self._members:
                 time.sleep(POLL_S)
 
