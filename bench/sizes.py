@@ -49,6 +49,10 @@ class Sizes:
     cluster_warm_records: int
     cluster_records: int
     cluster_partitions: int
+    # Transactions (issue 6).
+    transaction_seconds: float
+    read_committed_transactions: int
+    reload_transactional_ids: int
 
     def warm_up_bytes(self) -> int:
         one_kib = self.kept_1k_records + self.cold_1k_records + self.warm_12_records
@@ -84,6 +88,9 @@ FULL = Sizes(
     cluster_warm_records=1_000_000,
     cluster_records=400_000,
     cluster_partitions=2_000,
+    transaction_seconds=6,
+    read_committed_transactions=5_000,
+    reload_transactional_ids=100_000,
 )
 
 QUICK = Sizes(
@@ -115,4 +122,7 @@ QUICK = Sizes(
     cluster_warm_records=150_000,
     cluster_records=80_000,
     cluster_partitions=200,
+    transaction_seconds=2,
+    read_committed_transactions=1_000,
+    reload_transactional_ids=20_000,
 )

@@ -11,6 +11,7 @@ from bench.cases.groups import GROUP_CASES
 from bench.cases.latency import LATENCY_CASES
 from bench.cases.produce import PRODUCE_CASES
 from bench.cases.start import START_CASES
+from bench.cases.transactions import TRANSACTION_CASES
 
 ALL_CASES: tuple[Case, ...] = (
     *PRODUCE_CASES,
@@ -21,4 +22,5 @@ ALL_CASES: tuple[Case, ...] = (
     *GROUP_CASES,
     *COMPACTION_CASES,
     *CLUSTER_CASES,
+    *TRANSACTION_CASES,
 )

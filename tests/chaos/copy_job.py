@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.compat.confluent import new_name
-from tests.compat.nodes import kafka_jars
 
-TOOLS = "org.apache.kafka.tools"
-PARTITIONS = 3
 COPIER = Path(__file__).with_name("transaction_copier.py")
 
 
@@ -28,7 +25,6 @@ class Job:
         self.name = new_name("copier")
         self._brokers = brokers
         self._arguments = (source, target, self.name)
-        self._lives = 0
         self._dice = dice
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -46,20 +42,3 @@ class Job:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-
-class KafkaJob(Job):
-    """Kafka's TransactionalMessageCopier: it copies what a partition has, and ends."""
-
-    def _command(self) -> list[str]:
-        source, target, name = self._arguments
-        self._lives += 1
-        classpath = f"{kafka_jars()}/*"
-        flags = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-        return [
-            *("java", *flags, "-cp", classpath, f"{TOOLS}.TransactionalMessageCopier"),
-            *("--broker-list", self._brokers.bootstrap),
-            *("--input-topic", source, "--input-partition", str(self._lives % PARTITIONS)),
-            *("--output-topic", target, "--transactional-id", name, "--consumer-group", name),
-            *("--transaction-size", "10", "--enable-random-aborts"),
-        ]
