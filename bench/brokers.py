@@ -172,7 +172,8 @@ class Kafka(Broker):
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         super().__init__(directory, settings)
-        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A first letter that is none of chance: the tool takes a dash for an option.
+        self.cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
     def command(self) -> list[str]:
         return ["java", "-Xmx1g", "-cp", f"{jars_directory()}/*", "kafka.Kafka", str(self._file())]

@@ -12,7 +12,7 @@ from bench import __main__ as command
 from bench.__main__ import chosen_cases, main, parse, write
 from bench.case import BLOCKS
 from bench.cases import ALL_CASES
-from ottla.protocol.api_keys import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR
+from ottla.protocol.api_keys import CONSUMER_GROUP_HEARTBEAT, FIND_COORDINATOR, INIT_PRODUCER_ID
 from tests.unit.bench.runs import SPEED, a_case, an_outcome, results_of
 
 
@@ -47,9 +47,11 @@ def test_cases_about_groups_wait_until_there_are_groups() -> None:
     assert {case.name for case in without if case.issue == 4} == {"compaction"}
     assert chosen_cases(["commits_1"], {0, 1, 2, 3}) == []
     classic = [case.name for case in chosen_cases([], {FIND_COORDINATOR})]
-    assert {case.name for case in ALL_CASES} - set(classic) == {"rebalance_consumer"}
-    both = chosen_cases([], {FIND_COORDINATOR, CONSUMER_GROUP_HEARTBEAT})
-    assert both == list(ALL_CASES)
+    transactional = {case.name for case in ALL_CASES if case.issue == 6}
+    left_out = {case.name for case in ALL_CASES} - set(classic)
+    assert left_out == {"rebalance_consumer", *transactional}
+    every = chosen_cases([], {FIND_COORDINATOR, CONSUMER_GROUP_HEARTBEAT, INIT_PRODUCER_ID})
+    assert every == list(ALL_CASES)
 
 
 def test_every_row_of_the_issues_is_in_the_table() -> None:
@@ -109,6 +111,11 @@ def test_every_row_of_the_issues_is_in_the_table() -> None:
         ("cluster_failover", "kill_gap_s"): "≤ 1.1",
         ("cluster_failover", "stop_gap_ms"): "≤ 0.5",
         ("cluster_many", "failover_s"): "≤ 1.1",
+        ("transactions", "transactions_per_s"): "≥ 1.5",
+        ("transactions", "cpu_us_per_transaction"): "≤ 0.35",
+        ("transactions", "commit_p50_ms"): "≤ 0.7",
+        ("read_committed", "mb_per_s"): "≥ 0.95",
+        ("ids_load", "loaded_s"): "≤ 1.1",
     }
 
 
