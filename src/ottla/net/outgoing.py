@@ -35,6 +35,7 @@ _touching = threading.local()
 
 class Outgoing:
     __slots__ = (
+        "_cold",
         "_descriptor",
         "_failure",
         "_on_ready",
@@ -53,6 +54,7 @@ class Outgoing:
         self._on_ready = on_ready
         self.parts: deque[bytes | bytearray | memoryview | LogSlice] = deque()
         self._probed_to = -1
+        self._cold = False  # whether the slice in front had to be read from the disk
         self._failure: OSError | None = None  # of a read ahead: the answer cannot be finished
         self.bytes_queued = 0  # in memory; slices of files cost none
         self.waiting = False  # for the pool, which reads ahead
@@ -138,7 +140,10 @@ class Outgoing:
         file, position = part.file.fileno(), part.position
         if position >= self._probed_to:
             count = min(part.size, SENDFILE_CHUNK_BYTES)
-            if not _is_cached(file, position, count):
+            # The rest of a slice that had to be read is read, too: some of it may be on its way,
+            # and as pages come in any order, a look at the first and the last tells nothing.
+            self._cold = self._cold or not _is_cached(file, position, count)
+            if self._cold:
                 self._read_ahead(part, min(part.size, COLD_CHUNK_BYTES))
                 return 0
             self._probed_to = position + count
@@ -154,6 +159,7 @@ class Outgoing:
         if part.size == 0:
             self.parts.popleft()
             self._probed_to = -1
+            self._cold = False
         return sent
 
     def _read_ahead(self, part: LogSlice, count: int) -> None:
