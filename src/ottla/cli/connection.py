@@ -2,7 +2,8 @@
 
 Together with `record_sender`, `record_reader`, `group_reader` and `group_admin` this is all that
 knows the client. Takes and gives plain values of `model`; whatever goes wrong leaves as a Failure
-with one line for people. Never creates a topic by looking at it.
+with one line for people. Never creates a topic by looking at it. Producer and consumer are loaded
+by the commands that need one: most do not.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import difflib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
@@ -22,7 +23,6 @@ from ottla.cli.client_settings import settings_for
 from ottla.cli.failure import Failure
 from ottla.cli.group_admin import GroupAdmin
 from ottla.cli.group_model import AssignmentListener, Membership
-from ottla.cli.group_reader import GroupReader
 from ottla.cli.model import (
     Address,
     FoundOffset,
@@ -33,13 +33,16 @@ from ottla.cli.model import (
     TopicPlace,
     TopicSummary,
 )
-from ottla.cli.record_reader import RecordReader
-from ottla.cli.record_sender import RecordSender
 from ottla.client import admin_values
 from ottla.client.admin import Admin
 from ottla.client.admin_values import TopicDescription
 from ottla.client.errors import ClientError, ConnectionLostError, TimedOutError
 from ottla.client.settings import AdminSettings
+
+if TYPE_CHECKING:
+    from ottla.cli.group_reader import GroupReader
+    from ottla.cli.record_reader import RecordReader
+    from ottla.cli.record_sender import RecordSender
 
 T = TypeVar("T")
 
@@ -212,6 +215,8 @@ class Connection:
     # ------------------------------------------------------------------------------ records
 
     def sender(self, topic: str, settings: SenderSettings) -> RecordSender:
+        from ottla.cli.record_sender import RecordSender  # noqa: PLC0415
+
         return RecordSender(self._settings, topic, settings, self._batch_bytes_max(topic))
 
     def _batch_bytes_max(self, topic: str) -> int | None:
@@ -227,6 +232,8 @@ class Connection:
         return int(limit) if limit.isdigit() else None
 
     def reader(self, *, committed: bool) -> RecordReader:
+        from ottla.cli.record_reader import RecordReader  # noqa: PLC0415
+
         return RecordReader(self._settings, committed=committed)
 
     # ------------------------------------------------------------------------------- groups
@@ -237,6 +244,8 @@ class Connection:
     def group_reader(
         self, membership: Membership, listener: AssignmentListener, *, committed: bool
     ) -> GroupReader:
+        from ottla.cli.group_reader import GroupReader  # noqa: PLC0415
+
         return GroupReader(self._settings, membership, listener, committed=committed)
 
     # ------------------------------------------------------------------------------ answers
