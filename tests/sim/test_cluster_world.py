@@ -1,5 +1,6 @@
 """Goal: whatever network, disks, processes and the store do, the cluster keeps L, R, Z, and heals.
-Method: seeds of the simulated world (sim/cluster), those that once failed, and bugs planted in the real machines, which the world has to find.
+Method: seeds of the simulated world (sim/cluster), those that once failed, and bugs planted in the
+real machines, which the world has to find.
 """
 
 from __future__ import annotations
