@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from ottla.base.deferred import Deferred
+from ottla.metadata import paths
 from ottla.metadata.changes import image_from_snapshot
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import NewTopic, TopicDefaults, decide_create_topics
@@ -147,6 +148,9 @@ class World:
         before = [producer.acked for producer in self.producers]
 
         def unanswered() -> str | None:
+            if TOPIC not in self.truth.states.topics:
+                self.make_topic()  # a deletion that was asked for earlier came late
+                return "the topic is gone"
             for producer, acked in zip(self.producers, before, strict=True):
                 if producer.acked == acked:
                     return f"{producer.topic}-{producer.index} does not answer"
@@ -210,6 +214,8 @@ class World:
             broker.start()  # whose stop took until now
             if broker.life is None or not broker.is_up or not broker.life.is_serving:
                 return f"broker {broker.broker_id} does not serve"
+            if paths.broker_id(broker.broker_id) not in self.ensemble.nodes:
+                return f"broker {broker.broker_id} has lost its session"
             if broker.life.metadata.image.last_change != self.ensemble.last_change:
                 return f"broker {broker.broker_id} is behind"
         return self._partitions_at_rest()
