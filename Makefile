@@ -67,6 +67,7 @@ kafka-jars: ## Apache Kafka's jars from Maven into .cache/kafka, checked by sha2
 
 test: test-setup ## Lint, then every test
 	@$(MAKE) --no-print-directory lint
+	@sync # what setup has written, or the first tests that wait for the disk wait for that
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --ignore tests/tidy $(ARGS)
 
 unit: $(VENV)/test.stamp ## Only the tests that start no process

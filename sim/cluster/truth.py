@@ -296,7 +296,10 @@ class Truth:
             if member in old.in_sync and not (member == new.leader != old.leader):
                 continue
             copy = self.copies.get((member, key))
-            if copy is not None and copy.is_doubtful and member not in old.in_sync:
+            # Without a leader the set only says who is waited for: the store may not have heard yet
+            # that the power was lost there, too.
+            is_joining = member not in old.in_sync and new.leader >= 0
+            if copy is not None and copy.is_doubtful and is_joining:
                 self._check_doubt(key, copy)
                 if copy.is_doubtful and not copy.may_be_short:
                     raise Violation(f"R6: member {member} joins {new} and lost records")

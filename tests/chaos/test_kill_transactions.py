@@ -24,7 +24,7 @@ from tests.seeds import seed_for
 KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
 PARTITIONS = 3
 RECORDS_A_KILL = 150
-DONE_SECONDS_MAX = 120
+DONE_SECONDS_MAX = 240
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
