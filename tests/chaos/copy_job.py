@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Protocol
 
 from tests.compat.confluent import new_name
 
+STUCK_S = 30.0
 COPIER = Path(__file__).with_name("transaction_copier.py")
 
 
@@ -27,6 +29,20 @@ class Job:
         self._arguments = (source, target, self.name)
         self._dice = dice
         self._process: subprocess.Popen[bytes] | None = None
+        self._copied = -1
+        self._moved_s = 0.0
+
+    def keep_on_copying(self, copied: int) -> None:
+        """As `keep_going`, and one that copies no more is killed, as whoever runs such a job would:
+        librdkafka was seen to wait in send_offsets_to_transaction and to send nothing when its
+        coordinator had gone away at that moment."""
+        now_s = time.monotonic()
+        if copied != self._copied:
+            self._copied, self._moved_s = copied, now_s
+        elif now_s - self._moved_s > STUCK_S:
+            self._moved_s = now_s
+            self.kill()
+        self.keep_going()
 
     def keep_going(self) -> None:
         if self._process is None or self._process.poll() is not None:

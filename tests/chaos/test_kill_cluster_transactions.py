@@ -123,7 +123,7 @@ def everything_is_copied(cluster: Cluster, chaos: Chaos, victims: Sequence[str])
 
         def done() -> bool:
             nonlocal copied
-            chaos.job.keep_going()
+            chaos.job.keep_on_copying(copied.total())
             copied = chaos.copied()
             return copied.total() >= chaos.sent
 

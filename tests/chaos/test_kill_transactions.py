@@ -73,7 +73,7 @@ def finish(node: OttlaNode, job: Job, target: str, sent: int) -> Counter[str]:
 
     def done() -> bool:
         nonlocal copied
-        job.keep_going()
+        job.keep_on_copying(copied.total())
         copied = Counter(
             str((message.value() or b"").decode())
             for message in read(
