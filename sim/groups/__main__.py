@@ -5,25 +5,17 @@
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
-import time
 
 from sim.groups.mutants import MUTANTS, planted
 from sim.groups.world import World
+from sim.seeds_command import command, prove_mutants, run_worlds, seeds_until_failure
 
 
 def run_seeds(first: int, count: int) -> tuple[int, int, int]:
     """Faults, commits and generations over all seeds; raises at the first that fails."""
     faults = commits = generations = 0
-    for seed in range(first, first + count):
-        world = World(seed)
-        try:
-            world.run()
-        except Exception:
-            print(f"seed {seed} failed: python -m sim.groups --first {seed} --seeds 1")
-            raise
+    for world in run_worlds("groups", World, first, count):
         faults += world.faults
         commits += world.ledger.commits
         generations += world.ledger.generations
@@ -33,37 +25,17 @@ def run_seeds(first: int, count: int) -> tuple[int, int, int]:
 def seeds_until_found(name: str, first: int, count: int) -> int | None:
     """How many seeds it takes until the planted bug shows; None if it does not."""
     with planted(name):
-        for tried, seed in enumerate(range(first, first + count), 1):
-            try:
-                World(seed).run()
-            except Exception:  # noqa: BLE001 (a bug may show in any way)
-                return tried
-    return None
+        return seeds_until_failure(World, first, count)
 
 
-def main() -> int:
-    logging.getLogger("ottla").setLevel(logging.CRITICAL)
-    parser = argparse.ArgumentParser(prog="python -m sim.groups")
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--mutants", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.mutants:
-        missed = 0
-        for name in MUTANTS:
-            found = seeds_until_found(name, arguments.first, arguments.seeds)
-            missed += found is None
-            print(f"{name}: {'not found' if found is None else f'found by seed {found}'}")
-        return 1 if missed else 0
-    started = time.monotonic()
-    faults, commits, generations = run_seeds(arguments.first, arguments.seeds)
-    seconds = time.monotonic() - started
-    print(
-        f"groups: {arguments.seeds} seeds, {faults} faults, {generations} generations, "
-        f"{commits} acknowledged commits, no violation, {seconds:.0f} s"
-    )
-    return 0
+def told_of_seeds(first: int, count: int) -> str:
+    faults, commits, generations = run_seeds(first, count)
+    return f"{faults} faults, {generations} generations, {commits} acknowledged commits"
+
+
+def prove(first: int, count: int) -> int:
+    return prove_mutants(MUTANTS, planted, World, first, count)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("groups", told_of_seeds, prove))

@@ -5,25 +5,21 @@
 
 from __future__ import annotations
 
-import argparse
-import logging
+import functools
 import sys
-import time
 
+from sim.seeds_command import command, prove_mutants, run_worlds, seeds_until_failure
 from sim.transactions.mutants import MUTANTS, planted
 from sim.transactions.world import World
+
+RoughWorld = functools.partial(World, is_rough=True)
 
 
 def run_seeds(first: int, count: int, *, is_rough: bool = False) -> tuple[int, int, int]:
     """Faults, transactions and committed ones; raises at the first seed that fails."""
     faults = attempts = committed = 0
-    for seed in range(first, first + count):
-        world = World(seed, is_rough=is_rough)
-        try:
-            world.run()
-        except Exception:
-            print(f"seed {seed} failed: python -m sim.transactions --first {seed} --seeds 1")
-            raise
+    make = RoughWorld if is_rough else World
+    for world in run_worlds("transactions", make, first, count):
         faults += world.faults
         attempts += len(world.ledger.attempts)
         committed += sum(one.is_committed for one in world.ledger.attempts)
@@ -33,39 +29,17 @@ def run_seeds(first: int, count: int, *, is_rough: bool = False) -> tuple[int, i
 def seeds_until_found(name: str, first: int, count: int) -> int | None:
     """How many seeds it takes until the planted bug shows; None if it does not."""
     with planted(name):
-        for tried, seed in enumerate(range(first, first + count), 1):
-            try:
-                World(seed, is_rough=True).run()
-            except Exception:  # noqa: BLE001 (a bug may show in any way)
-                return tried
-    return None
+        return seeds_until_failure(RoughWorld, first, count)
 
 
-def main() -> int:
-    logging.getLogger("ottla").setLevel(logging.CRITICAL)
-    parser = argparse.ArgumentParser(prog="python -m sim.transactions")
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--mutants", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.mutants:
-        missed = 0
-        for name in MUTANTS:
-            found = seeds_until_found(name, arguments.first, arguments.seeds)
-            missed += found is None
-            print(
-                f"{name}: {'not found' if found is None else f'found by seed {found}'}", flush=True
-            )
-        return 1 if missed else 0
-    started = time.monotonic()
-    faults, attempts, committed = run_seeds(arguments.first, arguments.seeds)
-    seconds = time.monotonic() - started
-    print(
-        f"transactions: {arguments.seeds} seeds, {faults} faults, {attempts} transactions, "
-        f"{committed} committed, no violation, {seconds:.0f} s"
-    )
-    return 0
+def told_of_seeds(first: int, count: int) -> str:
+    faults, attempts, committed = run_seeds(first, count)
+    return f"{faults} faults, {attempts} transactions, {committed} committed"
+
+
+def prove(first: int, count: int) -> int:
+    return prove_mutants(MUTANTS, planted, RoughWorld, first, count)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("transactions", told_of_seeds, prove))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli import group_view
-from ottla.cli.failure import Failure
+from ottla.cli.deletion import delete_each
 from ottla.cli.group_lag import Snapshot, lag_table, rows_of, take_snapshot
 from ottla.cli.group_model import GroupProtocol
 from ottla.cli.group_reset_command import reset
@@ -217,16 +217,6 @@ def delete(
         group_view.existing_groups(connection, [name for name in names if name not in there])
     if doomed:
         confirm(f"Delete {', '.join(doomed)} and all that is committed?", yes)
-    failures = []
-    for name in doomed:
-        try:
-            admin.delete(name)
-        except Failure as failure:
-            failures.append(str(failure))
-        else:
-            if output is OutputFormat.text:
-                print(f"deleted {name}")
-    if failures:
-        raise Failure("; ".join(failures))
+    delete_each(doomed, admin.delete, output)
     if output is OutputFormat.json:
         print_json([{"group": name, "deleted": name in doomed} for name in names])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli import topic_view
-from ottla.cli.failure import Failure
+from ottla.cli.deletion import delete_each
 from ottla.cli.model import NewTopic
 from ottla.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -228,17 +228,7 @@ def delete(
         connection.places(names)
     if doomed:
         confirm(f"Delete {', '.join(doomed)} and all records in it?", yes)
-    failures = []
-    for name in doomed:
-        try:
-            connection.delete_topic(name)
-        except Failure as failure:
-            failures.append(str(failure))
-        else:
-            if output is OutputFormat.text:
-                print(f"deleted {name}")
-    if failures:
-        raise Failure("; ".join(failures))
+    delete_each(doomed, connection.delete_topic, output)
     if output is OutputFormat.json:
         print_json([{"topic": name, "deleted": name in doomed} for name in names])
 
