@@ -14,6 +14,8 @@ export OTTLA_KAFKA_JARS ?= $(abspath .cache/kafka)
 export PYTHONHASHSEED ?= 0
 # Arguments for pytest, such as ARGS="-k codec tests/compat".
 ARGS ?=
+# Sources are compiled ahead: where PYTHONDONTWRITEBYTECODE is set, each start would compile them anew.
+COMPILE := $(BIN)/python -m compileall -q src
 # Processes that run the tests; one would leave the other cores idle while it waits for a JVM.
 JOBS ?= 2
 
@@ -40,9 +42,11 @@ $(VENV)/lock.stamp: requirements/lock.txt $(VENV)/python.stamp
 
 $(VENV)/setup.stamp: pyproject.toml $(VENV)/lock.stamp
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@$(COMPILE)
 	@touch $@
 
 run: setup ## Serve on 127.0.0.1:9092 in the foreground (ARGS= goes to ottla serve)
+	@$(COMPILE)
 	@exec $(BIN)/ottla serve $(ARGS)
 
 # ------------------------------------------------------------------------------------------ tests
@@ -67,6 +71,7 @@ kafka-jars: ## Apache Kafka's jars from Maven into .cache/kafka, checked by sha2
 
 test: test-setup ## Lint, then every test
 	@$(MAKE) --no-print-directory lint
+	@$(COMPILE)
 	@sync # what setup has written, or the first tests that wait for the disk wait for that
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --ignore tests/tidy \
 		--ignore tests/chaos/test_cluster_chaos.py $(ARGS) # that one is for `make chaos`

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 
+from ottla.records.varint_tables import DELTA_1, NOT_ABOVE
 from ottla.records.varints import read_varint
 
 RECORDS_MAX = 64
@@ -25,17 +26,6 @@ COUNTED_MAX = 256
 
 Key = tuple[int, int]
 """How many records, and how many bytes they have together."""
-
-
-def _values_of_one_byte() -> list[int]:
-    return [(code >> 1) ^ -(code & 1) for code in range(128)]
-
-
-_DELTAS = _values_of_one_byte()
-# By the last delta: every byte that stands for a smaller or equal one (odd codes are negative).
-_NOT_ABOVE = [
-    bytes(code for code in range(128) if _DELTAS[code] <= _DELTAS[last]) for last in range(128)
-]
 
 
 class Shape:
@@ -67,7 +57,7 @@ class Shape:
             return None
         deltas = data[start + self._delta_at :: self._record_bytes]
         last = deltas[-1]
-        return None if deltas.translate(None, _NOT_ABOVE[last]) else _DELTAS[last]
+        return None if deltas.translate(None, NOT_ABOVE[last]) else DELTA_1[last]
 
 
 def _any(length: int) -> bytes:

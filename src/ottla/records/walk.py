@@ -29,68 +29,25 @@ from typing import Final
 
 from ottla.base.errors import ProtocolError
 from ottla.protocol.error_codes import INVALID_RECORD
+from ottla.records.varint_tables import (
+    DELTA_1,
+    DELTA_1_MIN,
+    DELTA_2,
+    DELTA_2_MIN,
+    LENGTH_1,
+    LENGTH_2,
+    NOT_ABOVE,
+    NOT_THAT_WIDE,
+    VALUE_SIZE,
+)
 from ottla.records.varints import read_varint, read_varlong, varint
-
-# Larger than any size and any delta, so that no sum of fields can hide it.
-_NOT_THAT_WIDE: Final = 1 << 64
 
 # Fewer identical records than this are not worth the ten slices.
 _IDENTICAL_MIN = 8
 # Where they were looked for in vain, it is not tried again for so many records.
 _IDENTICAL_PAUSE = 32
 
-_DELTA_1_MIN = -64
-_DELTA_2_MIN = -8192
-
-
-def _varints_of_two_bytes() -> Iterator[tuple[int, int]]:
-    """Each as a little-endian word, and its zig-zag code."""
-    for high in range(128):
-        for low in range(128):
-            yield high << 8 | 128 | low, high << 7 | low
-
-
-def _make_size_tables() -> tuple[list[int], list[int], list[int]]:
-    """By the first one or two bytes: how long a thing with a length in front is, length included.
-
-    The first two tables are for the length of a record in one and in two bytes. The third is for
-    a value, in either width, where -1 (null) stands for no bytes.
-    """
-    one = [-_NOT_THAT_WIDE] * 256
-    two = [-_NOT_THAT_WIDE] * 65536
-    for code in range(0, 128, 2):
-        one[code] = 1 + (code >> 1)
-    for word, code in _varints_of_two_bytes():
-        if code & 1 == 0:
-            two[word] = 2 + (code >> 1)
-    value = two.copy()
-    for low in range(128):
-        value[low::256] = [one[low]] * 256
-    value[1::256] = [1] * 256
-    value[0x0081] = 2  # null too, written longer than it needs to be
-    return one, two, value
-
-
-def _make_delta_tables() -> tuple[list[int], list[int]]:
-    """By the one or two bytes of a timestamp delta: its value."""
-    one = [_NOT_THAT_WIDE] * 256
-    two = [_NOT_THAT_WIDE] * 65536
-    for code in range(128):
-        one[code] = (code >> 1) ^ -(code & 1)
-    for word, code in _varints_of_two_bytes():
-        two[word] = (code >> 1) ^ -(code & 1)
-    return one, two
-
-
-_LENGTH_1, _LENGTH_2, _VALUE_SIZE = _make_size_tables()
-_DELTA_1, _DELTA_2 = _make_delta_tables()
-
 _ONE_BYTE: Final = [bytes((byte,)) for byte in range(256)]
-
-# By a one-byte delta: every byte that stands for a smaller or equal one (odd codes are negative).
-_NOT_ABOVE: Final = [
-    bytes(code for code in range(128) if _DELTA_1[code] <= _DELTA_1[last]) for last in range(128)
-]
 
 # Offset deltas are taken in blocks in which all are equally wide and differ in two bytes at most:
 # the first 64 records, then up to each multiple of 8,192. Byte by byte, by the place in the block:
@@ -165,9 +122,9 @@ class _Layout:
             f"<{form[length_width]}x{form[delta_width]}{form[offset_width]}BH"
         ).unpack_from
         self.length_width = length_width
-        self.sizes = (_LENGTH_1, _LENGTH_2)[length_width - 1]
-        self.deltas = (_DELTA_1, _DELTA_2)[delta_width - 1]
-        self.deltas_min = (_DELTA_1_MIN, _DELTA_2_MIN)[delta_width - 1]
+        self.sizes = (LENGTH_1, LENGTH_2)[length_width - 1]
+        self.deltas = (DELTA_1, DELTA_2)[delta_width - 1]
+        self.deltas_min = (DELTA_1_MIN, DELTA_2_MIN)[delta_width - 1]
         self.offset_at = length_width + 1 + delta_width
         self.key_from = self.offset_at + offset_width + 1
         # All of a record but its key and its value (the latter with its length): the header count.
@@ -223,9 +180,9 @@ class RecordWalk:
         self.position = start
         self.count = count
         self.index = 0
-        self.delta_max = -_NOT_THAT_WIDE
+        self.delta_max = -NOT_THAT_WIDE
         # No timestamp delta is below this; it may be lower than the lowest.
-        self.delta_not_below = _NOT_THAT_WIDE
+        self.delta_not_below = NOT_THAT_WIDE
         # True if a key is null, and sometimes if none is.
         self.null_key_suspected = False
 
@@ -260,7 +217,7 @@ class RecordWalk:
         """
         data, start, first = self.data, self.position, self.index
         alike = _block_end(first, self.count) - first
-        if alike < _IDENTICAL_MIN or layout.deltas is not _DELTA_1:
+        if alike < _IDENTICAL_MIN or layout.deltas is not DELTA_1:
             return False
         length, _, _, key, _ = layout.unpack(data, start)
         size = layout.sizes[length]
@@ -298,9 +255,9 @@ class RecordWalk:
             return False
         # The last is the largest unless the producer's clock went back.
         last = deltas[-1]
-        above = deltas.translate(None, _NOT_ABOVE[last])
-        highest = max(_DELTA_1[code] for code in above) if above else _DELTA_1[last]
-        self._note_deltas(highest, _DELTA_1_MIN)
+        above = deltas.translate(None, NOT_ABOVE[last])
+        highest = max(DELTA_1[code] for code in above) if above else DELTA_1[last]
+        self._note_deltas(highest, DELTA_1_MIN)
         self.null_key_suspected |= data[start + layout.key_from - 1] == 1
         self.position = stop
         self.index = first + alike
@@ -317,7 +274,7 @@ class RecordWalk:
         first = self.index
         data, position, highest = self.data, self.position, self.delta_max
         unpack, besides, key_from = layout.unpack, layout.besides, layout.key_from
-        sizes, values, deltas = layout.sizes, _VALUE_SIZE, layout.deltas
+        sizes, values, deltas = layout.sizes, VALUE_SIZE, layout.deltas
         index = first
         try:
             for expected in _offsets(first, _block_end(first, self.count)):
@@ -339,7 +296,7 @@ class RecordWalk:
                     break
                 delta = deltas[delta]
                 if delta > highest:
-                    if delta == _NOT_THAT_WIDE:
+                    if delta == NOT_THAT_WIDE:
                         break
                     highest = delta
                 position = end
@@ -362,7 +319,7 @@ def _is_plain(data: bytes, key: int, value_at: int, end: int) -> bool:
     """Whether a record with this code for the length of its key has one value and no headers."""
     if (key & 129 and key != 1) or value_at + 1 >= end:
         return False
-    size = _VALUE_SIZE[data[value_at] | data[value_at + 1] << 8]
+    size = VALUE_SIZE[data[value_at] | data[value_at + 1] << 8]
     return value_at + size + 1 == end and data[end - 1] == 0
 
 
@@ -386,7 +343,7 @@ def _headers_fill(data: bytes, end: int, rest: int) -> bool:
         length = data[position]
         if length > 127:
             length |= data[position + 1] << 8
-        position += _VALUE_SIZE[length]
+        position += VALUE_SIZE[length]
     return position == end
 
 
