@@ -16,6 +16,7 @@ from ottla.metadata.elections import PREFERRED, UNCLEAN, decide_elect_leaders
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.reassignment import Reassignment, decide_alter_reassignments
 from ottla.metadata.topics_control import TopicSelection, decide_delete_topics
+from ottla.protocol.replica_fetch import pack_partition, pack_replica_fetch, pack_tail
 from sim.cluster.plan import Fault
 
 if TYPE_CHECKING:
@@ -205,6 +206,31 @@ class Faults:
             slow.pop((source, target), None)
 
         self._later(chance.uniform(500, 5_000), end)
+
+    def _rumour(self, chance: Random) -> None:
+        """The leader gets a fetch in a follower's name, with an epoch that there never was."""
+        place = self._partition(chance)
+        if place is None:
+            return
+        world = self._world
+        state = world.truth.states.find(*place)
+        if state is None or state.leader not in world.brokers:
+            return
+        leader = world.brokers[state.leader]
+        life, process = leader.life, leader.process
+        topic = world.truth.states.topics[place[0]]
+        others = [one for one in topic.replicas[place[1]] if one != state.leader]
+        if not leader.is_up or life is None or process is None or not others:
+            return
+        replica = chance.choice(others)
+        registered = life.metadata.image.brokers.get(replica)
+        epoch = state.leader_epoch + chance.choice((1, 1, 2, 1_000))
+        asked = pack_partition(place[1], epoch, 0, -1, 0, 1 << 20, 0)
+        tail = pack_tail(replica, -1 if registered is None else registered.epoch)
+        body = pack_replica_fetch(
+            (0, 1, 1 << 20), (0, 0), {topic.topic_id.bytes: [asked]}, {}, tail
+        )
+        world.heap.push(0, lambda: leader.serve_fetch(body, replica, lambda reply: None), process)
 
     # -- what people ask for ----------------------------------------------------------------
 

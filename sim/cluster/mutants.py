@@ -102,6 +102,27 @@ def _who_waits_is_kept_when_another_leads() -> list[Patch]:
     return [(Partition, "_release_waiters", lambda partition: None)]
 
 
+def _who_stepped_down_stays_down() -> list[Patch]:
+    """Until a newer state comes, which may be never."""
+    return [(Partition, "resume", lambda partition, now_ms: None)]
+
+
+def _who_resumes_forgets_what_it_proposed() -> list[Patch]:
+    real = Partition.resume
+
+    def resume(partition: Any, now_ms: int) -> Any:
+        progress, tracker = partition._resting
+        progress._proposed = frozenset()
+        progress._settle()
+        tracker._under_way = None
+        return real(partition, now_ms)
+
+    return [
+        (Partition, "resume", resume),
+        (LeaderProgress, "on_awaited", lambda progress, members: None),
+    ]
+
+
 # -- followers ----------------------------------------------------------------------------------
 
 
@@ -295,6 +316,8 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
         _a_follower_is_believed_before_it_is_compared,
         _answers_before_it_is_committed,
         _who_waits_is_kept_when_another_leads,
+        _who_stepped_down_stays_down,
+        _who_resumes_forgets_what_it_proposed,
         _cut_to_the_watermark,
         _logs_are_not_compared,
         _only_ends_are_compared,
@@ -333,6 +356,10 @@ STORIES = {
     ),
     "who_waits_is_kept_when_another_leads": (
         "tests/unit/replication/test_partition.py::test_who_waits_is_told_when_the_role_changes"
+    ),
+    "who_resumes_forgets_what_it_proposed": (
+        "tests/unit/replication/test_partition.py"
+        "::test_who_leads_on_counts_whom_it_had_proposed_until_a_newer_state"
     ),
     "an_answer_tells_of_the_next_request": (
         "tests/unit/handlers/test_replica_fetch.py"

@@ -73,7 +73,8 @@ class Plan:
         self.far_ms = chance.choice((40.0, 150.0))
         self.rates = {broker: chance.choice((1.0, 1.0, 0.95, 1.05)) for broker in range(1, 5)}
         self.window_ms: float = FAULTS_WINDOW_MS
-        self.faults = self._faults(chance)
+        # Rumours came later than the other kinds, which are drawn as before.
+        self.faults = sorted(self._faults(chance) + self._rumours(Random(f"{seed}/rumours")))
 
     @property
     def has_power_cuts(self) -> bool:
@@ -91,6 +92,17 @@ class Plan:
             )
             for _ in range(count)
         )
+
+    def _rumours(self, chance: Random) -> list[Fault]:
+        """Somebody speaks of epochs that there never were."""
+        if self.is_quiet or chance.random() < 0.75:
+            return []
+        return [
+            Fault(
+                chance.uniform(FIRST_FAULT_MS, FAULTS_WINDOW_MS), "rumour", chance.getrandbits(32)
+            )
+            for _ in range(chance.choice((1, 3, 6)))
+        ]
 
     def settings(self) -> dict[str, str]:
         return {

@@ -33,6 +33,7 @@ class SimulatedPartition:
         self.topic = "__consumer_offsets"
         self.partition = 0
         self.leader_epoch = 0
+        self.times_led = 1
         self.is_leader = True
         self.high_watermark = 0
         self.log_end_offset = 0

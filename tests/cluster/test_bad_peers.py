@@ -38,11 +38,11 @@ class Impostor:
     def broker_epoch(self) -> int:
         return self.cluster._witness().brokers[self.victim].epoch
 
-    def fetch(self, offset: int, *, broker_epoch: int) -> Any:
+    def fetch(self, offset: int, *, broker_epoch: int, leader_epoch: int = 0) -> Any:
         schema: Any = import_module("kio.schema.fetch.v17.request")
         part = schema.FetchPartition(
             partition=0,
-            current_leader_epoch=0,
+            current_leader_epoch=leader_epoch,
             fetch_offset=offset,
             last_fetched_epoch=0,
             partition_max_bytes=1 << 20,
@@ -59,12 +59,12 @@ class Impostor:
         with Wire(f"127.0.0.1:{port}") as wire:
             return wire.call(request)
 
-    def check_nothing_changed(self) -> None:
+    def check_nothing_changed(self, records: int = 1) -> None:
         assert raw.watermark(self.cluster, self.leader, TOPIC) == 0
         assert self.cluster.in_sync(TOPIC) == {1, 2, 3}
         assert self.orders.leader() == self.leader
         self.cluster.resume(self.victim)
-        until(lambda: raw.watermark(self.cluster, self.leader, TOPIC) == 1, "the real one fetched")
+        until(lambda: raw.watermark(self.cluster, self.leader, TOPIC) == records, "it fetched")
 
 
 @pytest.fixture
@@ -88,3 +88,23 @@ def test_offsets_that_nobody_can_have_do_not_count(impostor: Impostor, offset: i
     told = answer.responses[0].partitions[0] if answer.responses else answer
     assert int(told.error_code) != raw.NONE or int(told.diverging_epoch.end_offset) >= 0
     impostor.check_nothing_changed()
+
+
+@pytest.mark.parametrize("epoch", [1, 1 << 30])
+def test_epochs_that_there_never_were_change_nothing(impostor: Impostor, epoch: int) -> None:
+    """The leader asks the store, which knows better, and leads on in its epoch."""
+    cluster = impostor.cluster
+    state = cluster._witness().partition(TOPIC, 0)
+    answer = impostor.fetch(0, broker_epoch=impostor.broker_epoch(), leader_epoch=epoch)
+    told = answer.responses[0].partitions[0]
+    assert int(told.error_code) == raw.UNKNOWN_LEADER_EPOCH
+
+    def is_written() -> bool:
+        with raw.wire_to(cluster, impostor.leader) as wire:
+            code = int(produce(wire, TOPIC, batch_of([b"y"]), acks=1).error_code)
+        assert code in (raw.NONE, raw.NOT_LEADER_OR_FOLLOWER)
+        return code == raw.NONE
+
+    until(is_written, "the leader takes writes again")
+    assert cluster._witness().partition(TOPIC, 0) == state
+    impostor.check_nothing_changed(records=2)

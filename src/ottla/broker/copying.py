@@ -15,6 +15,7 @@ from ottla.protocol.error_codes import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID
 from ottla.replication.partition import Partition
 from ottla.replication.replica_session import ReplicaSessions, Surroundings
 from ottla.replication.throttle import Throttle
+from ottla.runtime.doubted_leaders import DoubtedLeaders
 from ottla.runtime.flusher import Flusher
 from ottla.runtime.in_sync_keeper import InSyncKeeper
 from ottla.runtime.in_sync_writer import InSyncWriter
@@ -66,6 +67,12 @@ class Copying:
             config=on.config,
             image=self._image,
         )
+        self.doubted = DoubtedLeaders(
+            metadata=on.metadata,
+            clock=on.clock,
+            timers=on.timers,
+            propose=self.keeper.propose,
+        )
         self.sessions = ReplicaSessions(
             Surroundings(
                 find=self._find,
@@ -73,6 +80,7 @@ class Copying:
                 propose=self.keeper.propose,
                 storage_failed=on.replicas.storage_failed,
                 throttle=self._leader_throttle,
+                doubt=self.doubted.doubt,
             ),
             self._new_session_id,
         )
@@ -100,6 +108,7 @@ class Copying:
 
     def close(self) -> None:
         self.offline.close()
+        self.doubted.close()
         self.keeper.stop()
         self.fetchers.close()
         self.peers.close()

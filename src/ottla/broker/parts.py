@@ -172,6 +172,7 @@ class Parts:
             self.copying.peers,
         )
         self.services.transactions = self.transactions
+        self.copying.doubted.on_resumed = self._look_again
 
     def _registration(self, is_starting: bool) -> bytes:
         """A single node has nobody who could take over meanwhile: it is never fenced."""
@@ -188,6 +189,10 @@ class Parts:
     def has_lost_power(self) -> bool:
         """Whether anything that was written may be missing."""
         return any(log_dir.power_lost for log_dir in self._around.log_dirs)
+
+    def _look_again(self) -> None:
+        self.groups.follow_again()
+        self.transactions.follow_again()
 
     # -- following the image ----------------------------------------------------------------
 

@@ -156,6 +156,12 @@ class LeaderProgress:
         self._settle()
         return self.advance()
 
+    def on_resumed(self, now_ms: int) -> None:
+        """Nobody could fetch for a while: each member has its time again before it lags."""
+        for follower in self.followers.values():
+            if follower.is_member:
+                follower.caught_up_ms = now_ms
+
     def on_awaited(self, members: frozenset[int]) -> None:
         """Replicas that are about to join: without this a busy leader would outrun them for ever.
         Counting more of them is always safe."""

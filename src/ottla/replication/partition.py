@@ -81,6 +81,7 @@ class Partition:
         "_log_start_waiters",
         "_progress",
         "_readers",
+        "_resting",
         "_rules",
         "_rules_config",
         "_tracker",
@@ -100,6 +101,7 @@ class Partition:
         "partition",
         "partition_epoch",
         "replicas",
+        "times_led",
         "topic",
         "topic_id",
         "unclean_epoch",
@@ -127,6 +129,11 @@ class Partition:
         self.on_alarm: Callable[[Partition, str], None] = _no_alarm
         self._progress: LeaderProgress | None = None
         self._tracker: InSyncTracker | None = None
+        self._resting: tuple[LeaderProgress, InSyncTracker] | None = None
+        """What it knew as the leader, while it is not known whether it still is."""
+        self.times_led = 0
+        """Who stands on what it did as the leader has to begin anew each time, as it was deaf and
+        mute in between."""
         self._waiters: dict[Waiter, None] = {}
         self._commits: deque[CommitWaiter] = deque()
         self._log_start_waiters: dict[LogStartWaiter, None] = {}
@@ -159,7 +166,7 @@ class Partition:
         self.leader_id = assigned.leader
         self.leader_epoch = assigned.leader_epoch
         self.is_leader = False
-        self._progress = self._tracker = None
+        self._progress = self._tracker = self._resting = None
         if assigned.leader == broker_id and self.log is not None:
             self._lead(broker_id, self.log, now_ms)
         if not (was_leader and self.is_leader):
@@ -177,7 +184,7 @@ class Partition:
         if assigned.partition_epoch == self.partition_epoch:
             return
         self._note(assigned)
-        progress, tracker = self._progress, self._tracker
+        progress, tracker = self._resting or (self._progress, self._tracker)
         if progress is None or tracker is None:
             return
         moved = progress.on_in_sync_stored(assigned.in_sync, assigned.replicas, now_ms)
@@ -188,6 +195,7 @@ class Partition:
     def _lead(self, broker_id: int, log: PartitionLog, now_ms: int) -> None:
         """Lead from the present log end on. The watermark keeps its local value (KIP-101)."""
         self.is_leader = True
+        self.times_led += 1
         self.epoch_start_offset = log.log_end_offset
         self._unannounced_bytes = 0
         self.high_watermark = max(self.high_watermark, log.log_start_offset)
@@ -209,19 +217,47 @@ class Partition:
         if self._progress.on_appended(log.log_end_offset):
             self._progress_made(0)
 
-    def step_down(self, epoch: int) -> None:
-        """Another replica knows of a newer epoch: whoever leads in it, this one is over. The newer
-        state is on its way and will say who does."""
-        if self.is_leader and epoch > self.leader_epoch:
-            self.is_leader = False
-            self._progress = self._tracker = None
-            self._release_waiters()
-            self._tell_readers()
+    def step_down(self, epoch: int) -> bool:
+        """Another replica speaks of a newer epoch: whoever leads in it, this one is over. True if
+        it led until now: then the store has to be asked, for if it knows of no such epoch, nobody
+        else would ever lead (`resume`)."""
+        if not self.is_leader or epoch <= self.leader_epoch:
+            return False
+        self.is_leader = False
+        if self._progress is not None and self._tracker is not None:
+            self._resting = self._progress, self._tracker
+        self._progress = self._tracker = None
+        self._release_waiters()
+        self._tell_readers()
+        return True
+
+    def is_in_doubt(self) -> bool:
+        """Whether it has stepped down, and no newer state has come."""
+        return self._resting is not None
+
+    def resume(self, now_ms: int) -> InSyncProposal | None:
+        """The store was asked after it stepped down, and still has it as the leader in its epoch:
+        nobody has led in a newer one, so what is known of the followers holds, and so does what was
+        proposed (R7). Returns what is to be asked of the store, if a proposal was lost meanwhile.
+        """
+        log, resting = self.log, self._resting
+        if log is None or resting is None:
+            return None
+        self._resting = None
+        self._progress, self._tracker = progress, tracker = resting
+        self.is_leader = True
+        self.times_led += 1
+        progress.on_resumed(now_ms)
+        progress.on_min_in_sync(log.config.min_insync_replicas)
+        if progress.high_watermark > self.high_watermark:
+            self._progress_made(self._unannounced_bytes)
+        self._tell_readers()
+        return tracker.again()
 
     def go_offline(self) -> None:
         """The disk under the log has failed. Who waits gets an answer, not a time-out."""
         self.log = None
-        self._progress = self._tracker = None
+        self._progress = self._tracker = self._resting = None
         self._release_waiters()
         self._tell_readers()
 
@@ -229,7 +265,7 @@ class Partition:
         """The topic was deleted, or the replica moved elsewhere."""
         self.is_leader = False
         self.leader_id = NO_LEADER
-        self._progress = self._tracker = None
+        self._progress = self._tracker = self._resting = None
         self._release_waiters()
         self._tell_readers()
 
@@ -392,7 +428,8 @@ class Partition:
 
     def on_proposal_outcome(self, proposal: InSyncProposal, outcome: Outcome) -> bool:
         """Whether to call `propose_again` after a while."""
-        return self._tracker is not None and self._tracker.on_outcome(proposal, outcome)
+        tracker = self._tracker if self._resting is None else self._resting[1]
+        return tracker is not None and tracker.on_outcome(proposal, outcome)
 
     def propose_again(self) -> InSyncProposal | None:
         return None if self._tracker is None else self._tracker.again()

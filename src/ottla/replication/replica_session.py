@@ -49,6 +49,9 @@ class Surroundings(NamedTuple):
     propose: Callable[[Partition, InSyncProposal], None]
     storage_failed: Callable[[StorageError], None]
     throttle: Throttle
+    doubt: Callable[[Partition, int, int], None]
+    """A partition has stepped down, because this replica spoke of this epoch: the store has to be
+    asked whether there is such an epoch."""
 
 
 class ReplicaRead:
@@ -189,8 +192,9 @@ class ReplicaSession(Pulse):
             partition.add_reader(read)
         code = partition.check_leader(asked.current_leader_epoch)
         if code != NONE:
-            if code == UNKNOWN_LEADER_EPOCH:
-                partition.step_down(asked.current_leader_epoch)
+            epoch = asked.current_leader_epoch
+            if code == UNKNOWN_LEADER_EPOCH and partition.step_down(epoch):
+                self._surroundings.doubt(partition, self.replica_id, epoch)
             return self._lose(read, code)
         if not partition.has_follower(self.replica_id):
             # It has heard of its assignment before us.

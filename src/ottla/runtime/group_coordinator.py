@@ -94,6 +94,10 @@ class GroupCoordinator:
             if gone:
                 host.run(lambda shard: shard.on_topics_deleted(gone))
 
+    def follow_again(self) -> None:
+        """The image is the same, but what is led here is not."""
+        self._shards.follow(self._image)
+
     def on_config(self, config: BrokerConfig) -> None:
         self._config = group_config(config)
         for host in self._shards.hosts():

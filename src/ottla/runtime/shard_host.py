@@ -125,6 +125,7 @@ class ShardHost(Generic[S]):
         self.partition = partition
         self.shard = shard
         self.leader_epoch = partition.leader_epoch
+        self._times_led = partition.times_led
         self._services = services
         self._timers = timers
         self._write_timeout_ms = write_timeout_ms
@@ -174,10 +175,15 @@ class ShardHost(Generic[S]):
     def pending_writes(self) -> int:
         return len(self._waiting)
 
-    def _leads(self) -> bool:
-        """Whether what this shard knows is still the newest: another leader may know more."""
+    def leads(self) -> bool:
+        """Whether what this shard knows is still the newest: another leader may know more, and who
+        had stepped down for a while has missed time-outs."""
         partition = self.partition
-        return partition.is_leader and partition.leader_epoch == self.leader_epoch
+        return (
+            partition.is_leader
+            and partition.leader_epoch == self.leader_epoch
+            and partition.times_led == self._times_led
+        )
 
     # -- one at a time ----------------------------------------------------------------------
 
@@ -185,7 +191,7 @@ class ShardHost(Generic[S]):
         if self._is_busy:
             self._queue.append((decide, answer))
             return
-        if self._is_closed or not self._leads():
+        if self._is_closed or not self.leads():
             self._refuse(answer, NOT_COORDINATOR)
             return
         self._is_busy = True
@@ -247,7 +253,7 @@ class ShardHost(Generic[S]):
     def _append(self, outcome: Outcome[Any]) -> int:
         partition = self.partition
         held = partition.log
-        if held is None or not self._leads():
+        if held is None or not self.leads():
             return NOT_LEADER_OR_FOLLOWER
         if not partition.has_enough_in_sync():
             return NOT_ENOUGH_REPLICAS

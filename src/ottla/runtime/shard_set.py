@@ -174,7 +174,7 @@ class ShardSet(Generic[S]):
                 wanted[index] = partition
         for index, host in list(self._hosts.items()):
             partition = wanted.get(index)
-            if partition is not host.partition or partition.leader_epoch != host.leader_epoch:
+            if partition is not host.partition or not host.leads():
                 self._hosts.pop(index).close()
         for index, epoch in list(self._loading.items()):
             partition = wanted.get(index)

@@ -267,6 +267,10 @@ class TransactionCoordinator:
     def on_image(self, image: MetadataImage) -> None:
         self._shards.follow(image)
 
+    def follow_again(self) -> None:
+        """The image is the same, but what is led here is not."""
+        self._shards.follow(self._services.image)
+
     def on_config(self, config: BrokerConfig) -> None:
         self._config = transaction_config(config)
         for host in self._shards.hosts():

@@ -80,6 +80,7 @@ class Broker:
             propose=lambda _, proposal: self.island.propose(self, proposal),
             storage_failed=lambda failure: None,
             throttle=Throttle(),
+            doubt=lambda partition, replica, epoch: None,
         )
         self.sessions = ReplicaSessions(surroundings, lambda: self.island.random.getrandbits(30))
 

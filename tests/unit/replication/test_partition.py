@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.base.errors import ProtocolError
+from ottla.log.log_config import LogConfig
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -18,8 +19,8 @@ from ottla.protocol.error_codes import (
 )
 from ottla.replication.effects import Assignment, Outcome
 from ottla.replication.leader_progress import Pulse
-from tests.unit.log.world import batch
-from tests.unit.replication.replicas import Replica, Waiting, assigned
+from tests.unit.log.world import NOW_MS, batch
+from tests.unit.replication.replicas import LAG_MS, Replica, Waiting, assigned
 
 
 def test_a_leader_answers_in_its_epoch_only() -> None:
@@ -163,6 +164,100 @@ def test_a_leader_that_is_told_of_a_newer_epoch_steps_down() -> None:
     assert leader.partition.check_leader(-1) == NOT_LEADER_OR_FOLLOWER
     assert leader.assume(assigned(1, 6, 2))
     assert leader.partition.check_leader(-1) == NONE
+
+
+def in_doubt(in_sync: tuple[int, ...] = (1, 2, 3)) -> Replica:
+    """A leader of two records, of which one is committed, that was told of a newer epoch."""
+    leader = Replica().lead(in_sync)
+    leader.produce(2)
+    for replica in in_sync[1:]:
+        leader.fetched_by(replica, 1)
+    assert leader.partition.step_down(6)
+    return leader
+
+
+def test_a_leader_that_stepped_down_for_nothing_leads_on_with_what_it_knew() -> None:
+    leader = in_doubt()
+    partition = leader.partition
+    assert partition.is_in_doubt()
+    times_led = partition.times_led
+    assert partition.resume(NOW_MS) is None
+    assert partition.check_leader(-1) == NONE
+    assert not partition.is_in_doubt()
+    assert partition.times_led == times_led + 1
+    assert (partition.high_watermark, partition.epoch_start_offset) == (1, 0)
+    leader.fetched_by(2, 2)
+    assert partition.high_watermark == 1, "the other has not said more than before"
+    leader.fetched_by(3, 2)
+    assert partition.high_watermark == 2
+    leader.produce()
+    assert leader.alarms == []
+
+
+def test_who_could_not_fetch_from_a_leader_in_doubt_does_not_lag() -> None:
+    leader = in_doubt()
+    leader.partition.resume(LAG_MS * 2)
+    assert leader.check(LAG_MS * 3) is None
+    proposal = leader.check(LAG_MS * 3 + 1)
+    assert proposal is not None
+    assert proposal.in_sync == (1,)
+
+
+def test_who_leads_on_counts_whom_it_had_proposed_until_a_newer_state() -> None:
+    leader = Replica().lead(in_sync=(1, 2))
+    leader.produce()
+    leader.fetched_by(2, 1)
+    lost = leader.fetched_by(3, 1)
+    assert lost is not None
+    leader.partition.step_down(6)
+    again = leader.partition.resume(NOW_MS)
+    assert again is None, "it is still under way"
+    leader.produce()
+    leader.fetched_by(2, 2)
+    assert leader.partition.high_watermark == 1, "R7: perhaps 3 is in the set by now"
+    assert not leader.assume(assigned(1, 5, 1, in_sync=(1, 2), replicas=(1, 2)))
+    assert leader.partition.high_watermark == 2
+
+
+def test_a_proposal_that_is_lost_while_the_leader_is_in_doubt_is_made_good() -> None:
+    leader = Replica().lead(in_sync=(1, 2))
+    lost = leader.fetched_by(3, 0)
+    assert lost is not None
+    leader.partition.step_down(6)
+    assert leader.partition.on_proposal_outcome(lost, Outcome.UNKNOWN)
+    assert leader.partition.propose_again() is None, "who does not lead proposes nothing"
+    again = leader.partition.resume(NOW_MS)
+    assert again is not None
+    assert again.in_sync == (1, 2)
+
+
+def test_what_changes_while_a_leader_is_in_doubt_holds_when_it_leads_on() -> None:
+    leader = in_doubt()
+    partition = leader.partition
+    assert not leader.assume(assigned(1, 5, 1, in_sync=(1,)))
+    assert partition.high_watermark == 1
+    partition.resume(NOW_MS)
+    assert partition.high_watermark == 1, "R8: one is not enough"
+    leader.partition.step_down(6)
+    leader.log.config = LogConfig(min_insync_replicas=1)
+    partition.on_config_changed()
+    partition.resume(NOW_MS)
+    assert partition.high_watermark == 2
+
+
+def test_a_newer_epoch_ends_the_doubt() -> None:
+    leader = in_doubt()
+    assert leader.assume(assigned(2, 6, 1))
+    assert not leader.partition.is_in_doubt()
+    assert leader.partition.resume(NOW_MS) is None
+    assert leader.partition.check_leader(-1) == NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_failed_disk_ends_the_doubt() -> None:
+    leader = in_doubt()
+    leader.partition.go_offline()
+    assert leader.partition.resume(NOW_MS) is None
+    assert leader.partition.check_leader(-1) == KAFKA_STORAGE_ERROR
 
 
 def test_a_new_leader_keeps_its_watermark_and_waits_for_its_followers() -> None:

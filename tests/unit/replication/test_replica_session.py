@@ -36,6 +36,7 @@ class Setting:
         self.leaders = [self._leader(index) for index in range(count)]
         self.proposals: list[InSyncProposal] = []
         self.failures: list[StorageError] = []
+        self.doubted: list[tuple[Partition, int, int]] = []
         self.throttle = Throttle()
         self.ids = 0
         self.sessions = ReplicaSessions(
@@ -45,6 +46,7 @@ class Setting:
                 propose=lambda partition, proposal: self.proposals.append(proposal),
                 storage_failed=self.failures.append,
                 throttle=self.throttle,
+                doubt=lambda *claim: self.doubted.append(claim),
             ),
             self._new_id,
         )
@@ -291,7 +293,9 @@ def test_in_another_epoch(setting: Setting, epoch: int, code: int) -> None:
     assert isinstance(session, ReplicaSession)
     session.take(request, 0)
     assert [one.error_code for one in setting.tell(session)] == [code]
-    assert setting.leaders[0].partition.is_leader == (epoch < EPOCH)
+    partition = setting.leaders[0].partition
+    assert partition.is_leader == (epoch < EPOCH)
+    assert setting.doubted == ([] if epoch < EPOCH else [(partition, 2, epoch)])
 
 
 def test_who_is_no_replica_is_told_to_ask_again(setting: Setting) -> None:

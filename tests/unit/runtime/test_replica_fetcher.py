@@ -85,6 +85,7 @@ class Setting:
                 propose=lambda partition, proposal: None,
                 storage_failed=lambda failure: None,
                 throttle=Throttle(),
+                doubt=lambda partition, replica, epoch: None,
             ),
             lambda: 9,
         )

@@ -105,6 +105,25 @@ def setting() -> Setting:
     return Setting()
 
 
+def test_who_leads_on_after_a_doubt_is_loaded_anew(setting: Setting) -> None:
+    """It may have missed time-outs, and what it had parked it has refused."""
+    setting.fill()
+    setting.lead(epoch=5)
+    setting.load_all()
+    before = setting.host()
+    partition = setting.replica.partition
+    assert partition.step_down(6)
+    assert not before.leads()
+    partition.resume(0)
+    assert not before.leads()
+    setting.set.follow(setting.services.image)
+    setting.load_all()
+    assert before.is_closed
+    assert setting.host() is not before
+    assert setting.host().leads()
+    assert len(setting.shards[-1].records) == 1
+
+
 def test_what_is_led_elsewhere_is_not_here(setting: Setting) -> None:
     setting.set.follow(setting.services.image)
     assert setting.set.host_of("key") == NOT_COORDINATOR
