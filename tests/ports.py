@@ -42,8 +42,7 @@ def _first_port_of_the_kernel() -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # Without it, a connection that has ended keeps the port for a minute.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # The address is not to be shared: a port that a cluster holds for a broker is not free.
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

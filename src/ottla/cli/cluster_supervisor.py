@@ -23,6 +23,7 @@ from ottla.cli.cluster_plan import ClusterPlan
 from ottla.cli.cluster_zookeeper import OwnZooKeeper
 from ottla.cli.failure import Failure
 from ottla.cli.output import plural
+from ottla.net.held_port import HeldPort
 
 REQUEST_BYTES_MAX = 64 * 1024
 ZOOKEEPER_LOOK_S = 1.0
@@ -55,6 +56,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._down.set)
+        held = _hold_ports(self._plan)
         with socket_path(self._plan.directory) as path:
             server = await asyncio.start_unix_server(self._serve, path, limit=REQUEST_BYTES_MAX)
         reviving = asyncio.create_task(self._revive_zookeeper())
@@ -65,6 +67,8 @@ class Supervisor:
             reviving.cancel()
             await self._stop()
             server.close()
+            for port in held:
+                port.close()
             self._is_down.set()
             await asyncio.gather(*self._answering)
 
@@ -164,6 +168,15 @@ class Supervisor:
 
     def _write_state(self) -> None:
         write_state(self._plan.directory, self.state())
+
+
+def _hold_ports(plan: ClusterPlan) -> list[HeldPort]:
+    """So that a broker that was stopped finds its port free when it comes back."""
+    held = []
+    for port in plan.ports:
+        with suppress(OSError):  # the broker will say why
+            held.append(HeldPort(plan.host, port))
+    return held
 
 
 def wait_until_known(plan: ClusterPlan) -> None:

@@ -308,7 +308,7 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # The address is not to be shared: a port that somebody holds is not free.
             probe.bind(("127.0.0.1", port))
             found.append(port)
         if len(found) == count:

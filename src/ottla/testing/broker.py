@@ -9,6 +9,7 @@ from types import TracebackType
 
 from ottla.broker.config_file import load_broker_config
 from ottla.broker.node import Node
+from ottla.net.held_port import HeldPort
 from ottla.runtime.clocks import MovableClock
 from ottla.testing.loop_thread import LoopThread, step_ms, text_of
 
@@ -27,6 +28,7 @@ class Broker:
         self._own_data_dir = data_dir is None
         self.data_dir = data_dir or tempfile.mkdtemp(prefix="ottla-test-")
         self._port = port
+        self._held: HeldPort | None = None
         self._clock = MovableClock()
         self._thread: LoopThread | None = None
         self._node: Node | None = None
@@ -36,6 +38,10 @@ class Broker:
     def start(self) -> Broker:
         if self._thread is not None:
             raise RuntimeError("this broker is running already")
+        if self._port == 0:
+            # A restart comes back on the same port, as a client expects of a broker.
+            self._held = HeldPort("127.0.0.1")
+            self._port = self._held.port
         overrides = [
             "ottla.metrics.listener=",
             *(f"{name}={text_of(value)}" for name, value in self._settings.items()),
@@ -52,8 +58,6 @@ class Broker:
             thread.stop()
             raise
         self._thread, self._node = thread, node
-        # A restart comes back on the same port, as a client expects of a broker.
-        self._port = next(iter(node.endpoints.values()))[1]
         return self
 
     def stop(self) -> None:
@@ -69,6 +73,8 @@ class Broker:
 
     def close(self) -> None:
         self.stop()
+        if self._held is not None:
+            self._held.close()
         if self._own_data_dir:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 

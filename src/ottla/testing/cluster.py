@@ -23,6 +23,7 @@ from ottla.broker.stores import OpenStore
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage, PartitionState
 from ottla.metadata.memory_store import MemoryEnsemble, MemoryStore
+from ottla.net.held_port import HeldPort
 from ottla.runtime.clocks import MovableClock
 from ottla.runtime.timers import LoopTimers
 from ottla.testing.gated_loop import GatedLoop, Network
@@ -61,7 +62,9 @@ class Member:
     def __init__(self, broker_id: int, data_dir: str) -> None:
         self.broker_id = broker_id
         self.data_dir = data_dir
-        self.ports = {CLIENTS: 0, PEERS: 0}
+        # It comes back on the same ports, as a client expects of a broker.
+        self.held = {name: HeldPort("127.0.0.1") for name in (CLIENTS, PEERS)}
+        self.ports = {name: held.port for name, held in self.held.items()}
         self.node: Node | None = None
         self.gate: GatedLoop | None = None
         self.store: MemoryStore | None = None
@@ -118,8 +121,6 @@ class Cluster:
         node = Node(self._config(member), self._clock, opened, loop)
         await node.start()
         member.node = node
-        # It comes back on the same ports, as a client expects of a broker.
-        member.ports = {name: port for name, (_, port) in node.endpoints.items()}
         for port in member.ports.values():
             self._network.own(port, member.broker_id)
 
@@ -169,6 +170,9 @@ class Cluster:
             self._thread.call(self._timers.close)
             self._timers = None
         self._thread.stop()
+        for member in self._members.values():
+            for held in member.held.values():
+                held.close()
         if self._own_data_dir:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
