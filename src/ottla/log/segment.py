@@ -23,7 +23,7 @@ UNKNOWN = -2
 """Instead of a timestamp that was not looked up yet."""
 
 POSITIONS_KEPT = 16
-LOOK_AHEAD_BYTES = 8 * 1024
+PAGE_BYTES = 4096
 
 
 class LogSlice:
@@ -291,7 +291,7 @@ class Segment:
         while position + HEADER_SIZE <= end:
             at = position - chunk_start
             if at + HEADER_SIZE > len(chunk):
-                chunk = file.read_at(position, LOOK_AHEAD_BYTES)
+                chunk = _rest_of_page(file, position)
                 chunk_start, at = position, 0
             header = read_header(chunk, at)
             reached = next_offset(header)
@@ -327,8 +327,7 @@ class Segment:
 
     def _border_before(self, file: File, position: int, limit: int, at_least_one: bool) -> int:
         """The last batch border up to `limit`; the end of the first batch if that is farther."""
-        chunk = file.read_at(position, LOOK_AHEAD_BYTES)
-        border = position + batch_size(read_header(chunk))
+        border = position + batch_size(read_header(file.read_at(position, HEADER_SIZE)))
         if border > limit:
             return border if at_least_one else position
         # The next index entry is past the limit, so there are few batches to look at.
@@ -407,6 +406,12 @@ class Segment:
                 self._files.rename(path, path + file_names.DELETED)
                 renamed.append(path + file_names.DELETED)
         return renamed
+
+
+def _rest_of_page(file: File, position: int) -> bytes:
+    """A header, and those behind it that cost nothing more. The next page may be on the disk only,
+    and the loop would wait for it."""
+    return file.read_at(position, max(HEADER_SIZE, PAGE_BYTES - position % PAGE_BYTES))
 
 
 def new_segment(

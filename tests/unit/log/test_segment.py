@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.file_cache import FileCache
 from ottla.log.log_config import LogConfig
-from ottla.log.segment import LogSlice, Segment, new_segment
+from ottla.log.segment import PAGE_BYTES, LogSlice, Segment, new_segment
 from ottla.records.batch_header import LAST_OFFSET_DELTA, MAX_TIMESTAMP, read_header
 from tests.chaos.memory_files import MemoryFile, MemoryFiles
 from tests.unit.log.world import batch, offsets_of
@@ -61,11 +61,13 @@ def test_every_offset_leads_to_its_batch() -> None:
     assert segment.position_of(BASE + 20) == segment.size
 
 
+@pytest.mark.parametrize("size", [10_000, 3_000, 700])
 def test_a_reader_that_goes_on_makes_nobody_look_at_what_comes_next(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """It may be on the disk only, and this is asked on the loop."""
-    segment, positions = a_segment([batch(2, size=10_000) for _ in range(5)])
+    """It may be on the disk only, and this is asked on the loop. The page that holds the end of
+    what was sent is in memory."""
+    segment, positions = a_segment([batch(2, size=size) for _ in range(20)], interval=4096)
     read_at = type(segment.open_file()).read_at
     looked_at: list[int] = []
 
@@ -77,9 +79,12 @@ def test_a_reader_that_goes_on_makes_nobody_look_at_what_comes_next(
     segment._positions.clear()
     assert segment.position_of(BASE) == segment.position_of(BASE - 1) == 0
     assert not looked_at
-    assert segment.position_of(BASE + 4) == positions[2]
-    assert looked_at
-    assert max(looked_at) <= positions[2]
+    for number, position in list(enumerate(positions))[1:-1]:
+        looked_at.clear()
+        segment._positions.clear()
+        assert segment.position_of(BASE + 2 * number) == position
+        assert looked_at
+        assert max(looked_at) <= -(-position // PAGE_BYTES) * PAGE_BYTES
 
 
 def test_it_does_so_after_its_files_were_given_up() -> None:
