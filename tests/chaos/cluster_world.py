@@ -11,37 +11,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from ottla.cli.cluster_control import ask_state, call
-from ottla.client import Admin
 from ottla.runtime.zookeeper_server import ZooKeeperServers, ask
+from tests.chaos.troubled_cluster import BROKERS, SESSION_MS, SETTINGS, TroubledCluster
 from tests.cluster.waiting import until
 from tests.patience import SECONDS_MAX
 
 OTTLA = (sys.executable, "-m", "ottla.cli.main")
-BROKERS = (1, 2, 3)
-SESSION_MS = 6_000
-SETTINGS = {
-    "zookeeper.session.timeout.ms": str(SESSION_MS),
-    "replica.lag.time.max.ms": "8000",
-    # Small segments, so that faults hit rolls and recoveries too.
-    "log.segment.bytes": "1048576",
-    "log.retention.ms": "-1",
-}
 
 
-class World:
+class World(TroubledCluster):
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self._data = directory / "cluster"
         self._zookeeper = ZooKeeperServers(directory / "zookeeper", count=3, durable=False)
         self._log = directory / "up.log"
         self._up: subprocess.Popen[bytes] | None = None
         self._away: dict[int, str] = {}
-        self.bootstrap = ""
-        self.faults: list[str] = []
 
     def __enter__(self) -> World:
         self._zookeeper.start()
@@ -92,7 +81,6 @@ class World:
     # -- faults -----------------------------------------------------------------------------
 
     def misfortune(self, chance: random.Random) -> None:
-        """One fault, for as long as it lasts; healed when this returns."""
         broker = chance.choice(BROKERS)
         faults: dict[str, Callable[[], None]] = {
             f"kill {broker}": lambda: self._without(broker, "kill", chance.uniform(0, 3)),
@@ -147,33 +135,10 @@ class World:
         del self._away[broker]
 
     def heal(self) -> None:
-        """All brokers run and every partition is in sync; nobody had ended by itself."""
         for broker in list(self._away):
             self._give_back(broker)
         states = {broker.id: broker.state for broker in ask_state(self._data).brokers}
         assert set(states.values()) == {"running"}, f"{states} after {self.faults}"
 
-    def until_in_sync(self, topics: list[str]) -> None:
-        with Admin(bootstrap_servers=self.bootstrap) as admin:
-
-            def whole() -> bool:
-                found = {topic.name: topic.partitions for topic in admin.list_topics()}
-                return all(
-                    name in found and all(len(one.in_sync) == 3 for one in found[name])
-                    for name in topics
-                )
-
-            until(whole, f"everybody in sync after {self.faults}")
-
-    # -- what lies on the disks -------------------------------------------------------------
-
-    def bytes_of(self, broker: int, topic: str) -> bytes:
-        directory = self._data / f"broker-{broker}" / f"{topic}-0"
-        return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
-
-    def until_alike(self, topics: list[str]) -> None:
-        def alike(topic: str) -> bool:
-            return len({self.bytes_of(broker, topic) for broker in BROKERS}) == 1
-
-        for topic in topics:
-            until(partial(alike, topic), f"{topic} is the same everywhere after {self.faults}")
+    def data_of(self, broker: int) -> Path:
+        return self._data / f"broker-{broker}"

@@ -1,9 +1,10 @@
-"""Goal: whatever happens to brokers and to ZooKeeper, nothing that was acknowledged is lost,
-changed, doubled or reordered, readers see one offset after the other, and every replica ends with
-the same bytes.
-Method: three brokers and three ZooKeeper servers as processes; each client library writes, two
-read; one fault after the other, at random. Safety is judged by the whole history, progress only
-after everything is healed.
+"""Goal: whatever happens to brokers, to ZooKeeper, to the network between them and to their disks,
+nothing that was acknowledged is lost, changed, doubled or reordered, readers see one offset after
+the other, and every replica ends with the same bytes.
+Method: three brokers as processes, once with an ensemble of ZooKeeper, where processes are killed,
+stopped and paused, and once with a network that is divided and disks that are slow or full; each
+client library writes, two read; one fault after the other, at random. Safety is judged by the whole
+history, progress only after everything is healed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import random
 import time
 from pathlib import Path
+
+import pytest
 
 from ottla.client import Admin
 from ottla.client.admin_values import NewTopic
@@ -28,20 +31,27 @@ from tests.chaos.cluster_load import (
     topic_of,
 )
 from tests.chaos.cluster_world import World
+from tests.chaos.divided_world import DividedWorld
+from tests.chaos.troubled_cluster import TroubledCluster
 from tests.cluster.waiting import until
 from tests.patience import SECONDS_MAX
 from tests.seeds import seed_for
 
-SECONDS = float(os.environ.get("OTTLA_CLUSTER_CHAOS_SECONDS", "20"))
+SECONDS = float(os.environ.get("OTTLA_CLUSTER_CHAOS_SECONDS", "60"))
+"""For both worlds together."""
 SEED = int(os.environ.get("OTTLA_CLUSTER_CHAOS_SEED", "0")) or seed_for("cluster chaos")
 # A JVM more is for those who have the time: `make chaos`.
 KINDS = (*PYTHON_KINDS, JAVA) if SECONDS > 60 else PYTHON_KINDS
 
 
-def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("cluster chaos")
+@pytest.mark.parametrize("kind_of_world", [World, DividedWorld])
+def test_nothing_acknowledged_is_lost_whatever_happens(
+    tmp_path: Path, kind_of_world: type[World] | type[DividedWorld]
+) -> None:
     history = History()
     chance = random.Random(SEED)
-    with World(tmp_path) as world, contextlib.ExitStack() as stack:
+    with kind_of_world(tmp_path) as world, contextlib.ExitStack() as stack:
         create_topics(world)
         writers = []
         for number, kind in enumerate(KINDS):
@@ -56,7 +66,7 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
             reader.start()
             stack.callback(reader.stopping.set)
         until_all_write(writers, [0] * len(writers), "at first")
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + SECONDS / 2
         while time.monotonic() < deadline:
             world.misfortune(chance)
         world.heal()
@@ -79,10 +89,13 @@ def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path) -> None:
         world.until_alike([topic_of(number) for number in range(len(KINDS))])
 
 
-def create_topics(world: World) -> None:
+def create_topics(world: TroubledCluster) -> None:
+    """The first waits for its disk with every record: that is where a slow one is felt."""
     names = [topic_of(number) for number in range(len(KINDS))]
+    topics = [NewTopic(name, 1, 3) for name in names]
+    topics[0] = topics[0]._replace(configs={"flush.messages": "1"})
     with Admin(bootstrap_servers=world.bootstrap) as admin:
-        outcomes = admin.create_topics([NewTopic(name, 1, 3) for name in names])
+        outcomes = admin.create_topics(topics)
     assert not any(outcomes.values()), outcomes
     world.until_in_sync(names)
 
