@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from tests.compat.confluent import new_name
+from tests.compat.nodes import wait_until
 
-STUCK_S = 30.0
 COPIER = Path(__file__).with_name("transaction_copier.py")
 
 
@@ -21,34 +21,22 @@ class Brokers(Protocol):
 
 
 class Job:
-    """`name` is its group and its transactional id."""
+    """`name` is its group and its transactional id; what it says goes to a file in `directory`."""
 
-    def __init__(self, brokers: Brokers, source: str, target: str, dice: random.Random) -> None:
+    def __init__(
+        self, brokers: Brokers, source: str, target: str, dice: random.Random, directory: Path
+    ) -> None:
         self.name = new_name("copier")
+        self.log_path = directory / "copier.log"
         self._brokers = brokers
         self._arguments = (source, target, self.name)
         self._dice = dice
         self._process: subprocess.Popen[bytes] | None = None
-        self._copied = -1
-        self._moved_s = 0.0
-
-    def keep_on_copying(self, copied: int) -> None:
-        """As `keep_going`, and one that copies no more is killed, as whoever runs such a job would:
-        librdkafka was seen to wait in send_offsets_to_transaction and to send nothing when its
-        coordinator had gone away at that moment."""
-        now_s = time.monotonic()
-        if copied != self._copied:
-            self._copied, self._moved_s = copied, now_s
-        elif now_s - self._moved_s > STUCK_S:
-            self._moved_s = now_s
-            self.kill()
-        self.keep_going()
 
     def keep_going(self) -> None:
         if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                self._command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
+            with self.log_path.open("ab") as log:
+                self._process = subprocess.Popen(self._command(), stdout=log, stderr=log)
 
     def _command(self) -> list[str]:
         seed = str(self._dice.randrange(2**32))
@@ -58,3 +46,16 @@ class Job:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
+        """Keeps the job going until it has come to that."""
+
+        def comes_to_it() -> bool:
+            self.keep_going()
+            return holds()
+
+        try:
+            wait_until(comes_to_it, seconds, what)
+        except AssertionError as late:
+            said = self.log_path.read_text(errors="replace")[-2000:]
+            raise AssertionError(f"{late}; the job said {said!r}") from None

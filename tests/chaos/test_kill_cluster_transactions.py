@@ -11,17 +11,17 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 
 from ottla.client import Admin
-from ottla.client.admin_values import LATEST
 from ottla.runtime.key_hash import key_hash
 from ottla.testing import Cluster
 from tests.chaos.copy_job import Job
+from tests.chaos.nothing_open import until_nothing_is_open
 from tests.compat.confluent import new_name, producer, read, send
-from tests.compat.nodes import wait_until
 from tests.seeds import seed_for
 
 KILLS = int(os.environ.get("OTTLA_CLUSTER_KILLS", "6"))
@@ -45,14 +45,14 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Chaos:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
         self._cluster = cluster
         self._dice = random.Random(seed_for("kill transactions in a cluster"))
         self.source, self.target = new_name("source"), new_name("target")
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             for topic in (self.source, self.target):
                 admin.create_topic(topic, partitions=PARTITIONS)
-        self.job = Job(cluster, self.source, self.target, self._dice)
+        self.job = Job(cluster, self.source, self.target, self._dice, directory)
         self.sent = 0
 
     def feed(self) -> None:
@@ -104,18 +104,20 @@ class Chaos:
         return Counter(str((message.value() or b"").decode()) for message in committed)
 
 
-def test_row_65_in_a_cluster_each_record_is_copied_once_whoever_dies(cluster: Cluster) -> None:
-    chaos = Chaos(cluster)
-    everything_is_copied(
-        cluster, chaos, [VICTIMS[number % len(VICTIMS)] for number in range(KILLS)]
-    )
+def test_row_65_in_a_cluster_each_record_is_copied_once_whoever_dies(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    everything_is_copied(cluster, Chaos(cluster, tmp_path), victims_of(VICTIMS, KILLS))
+
+
+def victims_of(kinds: Sequence[str], count: int) -> list[str]:
+    return [kinds[number % len(kinds)] for number in range(count)]
 
 
 def everything_is_copied(cluster: Cluster, chaos: Chaos, victims: Sequence[str]) -> None:
     try:
         chaos.feed()
-        chaos.job.keep_going()
-        wait_until(chaos.copied, SECONDS_MAX, "the job is at work")
+        chaos.job.until(lambda: bool(chaos.copied()), SECONDS_MAX, "the job is at work")
         for who in victims:
             chaos.feed()
             chaos.strike(who)
@@ -123,30 +125,13 @@ def everything_is_copied(cluster: Cluster, chaos: Chaos, victims: Sequence[str])
 
         def done() -> bool:
             nonlocal copied
-            chaos.job.keep_on_copying(copied.total())
             copied = chaos.copied()
             return copied.total() >= chaos.sent
 
-        wait_until(done, SECONDS_MAX, f"{chaos.sent} records are copied")
+        chaos.job.until(done, SECONDS_MAX, f"{chaos.sent} records are copied")
     finally:
         chaos.job.kill()
     assert copied == Counter(str(number) for number in range(chaos.sent))
-    nothing_is_open(cluster, chaos)
-
-
-def nothing_is_open(cluster: Cluster, chaos: Chaos) -> None:
-    """T4: what nobody ends is ended by its time-out, in every partition."""
-    ended = {"Empty", "CompleteCommit", "CompleteAbort"}
     places = [(chaos.target, index) for index in range(PARTITIONS)]
     places += [("__consumer_offsets", index) for index in range(INTERNAL_PARTITIONS)]
-    wanted = dict.fromkeys(places, LATEST)
-    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-
-        def is_over() -> bool:
-            states = {one.state for one in admin.list_transactions()}
-            stable = admin.list_offsets(wanted, committed=True)
-            offsets = [None if one is None else one.offset for one in stable.values()]
-            written = admin.list_offsets(wanted).values()
-            return states <= ended and offsets == [one and one.offset for one in written]
-
-        wait_until(is_over, SECONDS_MAX, "nothing is left open")
+    until_nothing_is_open(cluster.bootstrap, places, SECONDS_MAX)

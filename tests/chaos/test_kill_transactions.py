@@ -40,10 +40,12 @@ def node(tmp_path: Path) -> Iterator[OttlaNode]:
     node.close()
 
 
-def test_row_65_killed_at_random_moments_it_copies_each_record_once(node: OttlaNode) -> None:
+def test_row_65_killed_at_random_moments_it_copies_each_record_once(
+    node: OttlaNode, tmp_path: Path
+) -> None:
     dice = random.Random(seed_for("kill transactions"))
     source, target = (create_topic(node.bootstrap, PARTITIONS) for _ in range(2))
-    job = Job(node, source, target, dice)
+    job = Job(node, source, target, dice, tmp_path)
     sent = 0
     try:
         for _ in range(KILLS):
@@ -73,7 +75,6 @@ def finish(node: OttlaNode, job: Job, target: str, sent: int) -> Counter[str]:
 
     def done() -> bool:
         nonlocal copied
-        job.keep_on_copying(copied.total())
         copied = Counter(
             str((message.value() or b"").decode())
             for message in read(
@@ -85,7 +86,7 @@ def finish(node: OttlaNode, job: Job, target: str, sent: int) -> Counter[str]:
         )
         return copied.total() >= sent
 
-    wait_until(done, DONE_SECONDS_MAX, f"{sent} records are copied")
+    job.until(done, DONE_SECONDS_MAX, f"{sent} records are copied")
     return copied
 
 
