@@ -104,6 +104,7 @@ sim: $(VENV)/test.stamp ## In simulated time: CLUSTER_SEEDS new histories of a c
 chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, at full length (an hour)
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 OTTLA_PRODUCE_SEEDS=5000 OTTLA_FAULT_SEEDS=1000 \
 		OTTLA_PROCESS_DEATHS=100 OTTLA_PROCESS_KILLS=20 OTTLA_IDS_USED_ONCE=100000 OTTLA_CLUSTER_KILLS=200 \
+		OTTLA_TRANSACTION_CHAOS_ROUNDS=200 \
 		OTTLA_SPARK_FULL=1 OTTLA_CLIENT_THREE=1 OTTLA_CLUSTER_CHAOS_SECONDS=1800 \
 		$(BIN)/python -m pytest tests/chaos tests/client tests/spark/test_crashes.py \
 		tests/unit/client/test_produce_world.py $(ARGS)
