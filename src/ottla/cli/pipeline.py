@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from ottla.base.errors import OttlaError
 from ottla.cli.failure import Failure
 from ottla.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Output, Yes, command_group, confirm
 from ottla.cli.output import OutputFormat, note, print_json
+from ottla.cli.pipeline_child import run_child
 from ottla.cli.pipeline_view import print_status, show_datasets, show_rows, status_document
 from ottla.cli.tables import print_table
 
@@ -52,17 +52,20 @@ def control_of(project: Any) -> Any:
 @app.command()
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Also that of its directory.")],
+    *,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Make a project that runs as it is.
+    """Make a project that runs as it is, on these brokers.
 
     \b
     Examples:
       ottla pipeline init orders
+      ottla pipeline init orders --bootstrap-server 127.0.0.1:19092
     """
     from ottla.spark.pipeline.scaffold import make_project
 
     try:
-        files = make_project(Path.cwd(), name)
+        files = make_project(Path.cwd(), name, bootstrap)
     except OttlaError as wrong:
         raise Failure(str(wrong)) from wrong
     for path in files:
@@ -114,13 +117,11 @@ def inspect(project: Any, arguments: list[str]) -> Any:
     with tempfile.TemporaryDirectory(prefix="ottla-pipeline-") as directory:
         answer = Path(directory) / "answer.json"
         command = [sys.executable, "-m", "ottla.spark.pipeline.inspection", str(project.root)]
-        done = subprocess.run(
+        done = run_child(
             [*command, str(answer), *arguments],
             cwd=project.root,
-            env={**os.environ, **java_environment()},
-            capture_output=True,
-            text=True,
-            check=False,
+            environment={**os.environ, **java_environment()},
+            is_quiet=True,
         )
         if not answer.exists():
             lines = done.stderr.strip().splitlines() or ["Spark did not start"]
@@ -329,8 +330,8 @@ def test(context: typer.Context, project: PROJECT = HERE) -> None:
         raise Failure(f"{found.root} has no directory tests")
     command = [sys.executable, "-m", "pytest", "-p", "ottla.testing.pipeline"]
     command += ["--rootdir", str(found.root), str(tests), *context.args]
-    code = subprocess.run(command, cwd=found.root, check=False).returncode
-    if code:
+    done = run_child(command, cwd=found.root, environment=os.environ, is_quiet=False)
+    if done.returncode:
         raise Failure(f"the tests of {found.name} failed")
 
 

@@ -47,7 +47,9 @@ class PipelineRun:
     def run(self) -> None:
         """Everything that is there, once."""
         command = [sys.executable, "-m", "ottla.spark.pipeline.engine", str(self.project.root)]
-        environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}
+        # A test that is ended takes its engine with it.
+        own = {"OTTLA_BOOTSTRAP": self.bootstrap, "OTTLA_SUPERVISOR": str(os.getpid())}
+        environment = {**os.environ, **own}
         done = subprocess.run(
             [*command, "--once"],
             cwd=self.project.root,

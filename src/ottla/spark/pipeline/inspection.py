@@ -1,6 +1,7 @@
 """Looks at a project in a session of its own: what it defines, and what a flow would give.
 
-A process that ends by itself; its answer is JSON in a file, since Spark writes to the outputs.
+A process that ends by itself, and at once when nobody waits for it any more (its input ends); its
+answer is JSON in a file, since Spark writes to the outputs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,7 @@ def main() -> int:
     logging.basicConfig(level=logging.ERROR)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    threading.Thread(target=_end_with_input, name="input", daemon=True).start()
     project = find_project(Path(given.project))
     if given.preview:
         # A flow may leave most of what it reads out: it may look at more than it shows.
@@ -116,6 +119,12 @@ def main() -> int:
         spark.stop()
     Path(given.answer).write_text(json.dumps(answer, default=_plain))
     return 1 if "error" in answer else 0
+
+
+def _end_with_input() -> None:
+    """Nothing is ever written to it. Spark's JVM ends when this process does, by the same means."""
+    os.read(0, 1)
+    os._exit(1)
 
 
 def _plain(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from ottla.spark.pipeline.project import SETTINGS_NAME, SPEC_NAMES, ProjectError
@@ -17,7 +18,7 @@ libraries:
 
 SETTINGS = """\
 # Ottla's settings beside it; `ottla pipeline run` reads them.
-bootstrap_servers: 127.0.0.1:9092
+bootstrap_servers: {bootstrap}
 trigger: 1s
 delivery: exactly-once
 dead_letters: {name}.dead-letters
@@ -67,8 +68,8 @@ def test_bad_events_are_put_aside(pipeline):
 '''
 
 
-def make_project(parent: Path, name: str) -> list[Path]:
-    """Its files, in a directory of its own."""
+def make_project(parent: Path, name: str, bootstrap: str) -> list[Path]:
+    """Its files, in a directory of its own; `bootstrap` are the brokers it shall run on."""
     if not name or not all(one.isalnum() or one in "-_." for one in name):
         raise ProjectError(f"{name!r} is no name: letters, digits, '-', '_' and '.'")
     root = parent / name
@@ -77,7 +78,7 @@ def make_project(parent: Path, name: str) -> list[Path]:
     storage = (root / "storage").absolute()
     texts = {
         SPEC_NAMES[0]: SPEC.format(name=name, storage=storage),
-        SETTINGS_NAME: SETTINGS.format(name=name),
+        SETTINGS_NAME: SETTINGS.format(name=name, bootstrap=_yaml(bootstrap)),
         "transformations/events.py": TRANSFORMATION.format(name=name),
         "transformations/totals.sql": VIEW,
         "tests/test_pipeline.py": TEST.format(name=name),
@@ -88,3 +89,9 @@ def make_project(parent: Path, name: str) -> list[Path]:
         (root / path).write_text(text, encoding="utf-8")
     storage.mkdir()
     return [root / path for path in texts]
+
+
+def _yaml(text: str) -> str:
+    """As a value: quoted where YAML would take it for something else, such as `[::1]:9092`."""
+    is_plain = text[:1].isalnum() and all(one.isalnum() or one in ".:,_-" for one in text)
+    return text if is_plain else json.dumps(text)

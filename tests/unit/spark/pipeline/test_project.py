@@ -90,11 +90,18 @@ def test_where_there_is_no_project(tmp_path: Path) -> None:
 
 
 def test_a_new_project_can_be_read(tmp_path: Path) -> None:
-    make_project(tmp_path, "orders")
+    make_project(tmp_path, "orders", "broker-1:9092,10.0.0.2:9093")
     project = find_project(tmp_path / "orders")
     assert [path.name for path in project.files()] == ["events.py", "totals.sql"]
     assert project.settings.dead_letters == "orders.dead-letters"
+    assert project.settings.bootstrap_servers == "broker-1:9092,10.0.0.2:9093"
     with pytest.raises(ProjectError, match="exists already"):
-        make_project(tmp_path, "orders")
+        make_project(tmp_path, "orders", "broker-1:9092")
     with pytest.raises(ProjectError, match="is no name"):
-        make_project(tmp_path, "a/b")
+        make_project(tmp_path, "a/b", "broker-1:9092")
+
+
+@pytest.mark.parametrize("bootstrap", ["[::1]:9092", "SASL_PLAINTEXT://b:1", "b:1 # no"])
+def test_brokers_of_a_new_project_are_taken_to_the_letter(tmp_path: Path, bootstrap: str) -> None:
+    make_project(tmp_path, "orders", bootstrap)
+    assert find_project(tmp_path / "orders").settings.bootstrap_servers == bootstrap
