@@ -267,6 +267,11 @@ def test_what_is_not_there_is_named(stream: Any, topics: Topics) -> None:
     with pytest.raises(OptionError, match=f"no topic is there for {topics('nothing')}"):
         stream(subscribe=topics("nothing")).initialOffset()
     topic = topics.create("in", 1)
+    # One of two is as wrong as both: it would be read as if it were empty.
+    with pytest.raises(OptionError, match=f"no topic is there for {topics('nothing')} on"):
+        stream(subscribe=f"{topic},{topics('nothing')}").initialOffset()
+    with pytest.raises(OptionError, match="no topic is there for the pattern nothing-here"):
+        stream(subscribePattern="nothing-here").initialOffset()
     with pytest.raises(OptionError, match="has no partition 7"):
         stream(assign=json.dumps({topic: [7]})).initialOffset()
     with pytest.raises(OptionError, match="is no pattern"):

@@ -11,7 +11,6 @@ from pyspark.sql.datasource import DataSourceReader
 from ottla.spark import row_filters, stream_plan
 from ottla.spark.boundaries import resolve
 from ottla.spark.cluster_view import ClusterView
-from ottla.spark.errors import OptionError
 from ottla.spark.option_values import EARLIEST
 from ottla.spark.ranges import OffsetRange, tasks_of
 from ottla.spark.reading import RangePartition, read_range
@@ -49,12 +48,7 @@ class OttlaBatchReader(DataSourceReader):
     def _ranges(self, view: ClusterView) -> list[OffsetRange]:
         options = self.options
         topics = view.topics(options.subscription)
-        if not topics:
-            wanted = options.subscription
-            raise OptionError(
-                f"no topic is there for {wanted.topics or wanted.pattern or wanted.partitions}: "
-                "create it, or correct the option"
-            )
+        options.expect_topics(topics)
         places = stream_plan.partitions_of(topics)
         start = resolve(options.start, places, view, group_id=options.group_id)
         end = resolve(options.end, places, view, option="endingOffsets")

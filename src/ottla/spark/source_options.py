@@ -7,7 +7,8 @@ refused here: an option without an effect is a misunderstanding that somebody sh
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,6 +77,20 @@ class Subscription:
     pattern: str = ""
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        if self.pattern:
+            return f"the pattern {self.pattern}"
+        return ", ".join(self.topics or self.partitions)
+
+    def wants(self, topic: str, partition: int) -> bool:
+        if self.pattern:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics or partition in self.partitions.get(topic, ())
+
+    def missing(self, found: Collection[str]) -> list[str]:
+        """Topics that are named and not there. A pattern names none."""
+        return [topic for topic in self.topics or self.partitions if topic not in found]
+
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
@@ -110,6 +125,16 @@ class SourceOptions:
     fetch_offset_retries: int
     fetch_offset_retry_interval_ms: int
     metadata_ttl_ms: int
+
+    def expect_topics(self, found: Collection[str]) -> None:
+        """A name that is mistyped would be a source that is silently not read."""
+        named = ", ".join(self.subscription.missing(found))
+        if found and not named:
+            return
+        raise OptionError(
+            f"no topic is there for {named or self.subscription} on "
+            f"{self.client['bootstrap.servers']}: create it, or correct the option"
+        )
 
 
 class Given:

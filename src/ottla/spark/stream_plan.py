@@ -17,6 +17,7 @@ from ottla.spark.boundaries import listed
 from ottla.spark.cluster_view import TopicFacts
 from ottla.spark.errors import DataLoss
 from ottla.spark.offsets import ByPartition, Position
+from ottla.spark.source_options import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +39,23 @@ def partitions_of(topics: Mapping[str, TopicFacts]) -> list[TopicPartition]:
 
 
 def without_lost_topics(
-    position: Position, topics: Mapping[str, TopicFacts], losses: Losses
+    position: Position,
+    topics: Mapping[str, TopicFacts],
+    losses: Losses,
+    subscription: Subscription,
 ) -> Position:
-    """`position` without what is gone: partitions that exist no more, and those of a topic that is
-    another one under the same name."""
+    """`position` without what is gone: partitions that exist no more, those of a topic that is
+    another one under the same name, and those that are not read any more."""
     known = set(partitions_of(topics))
-    gone = [place for place in position.next_offsets if place not in known]
+    missing = [place for place in position.next_offsets if place not in known]
+    gone = [place for place in missing if subscription.wants(*place)]
+    foreign = [place for place in missing if place not in gone]
+    if foreign:
+        losses.report(
+            f"the checkpoint is of a query that has read {listed(foreign)}, and this one "
+            f"subscribes to {subscription}",
+            "Give this query a checkpointLocation of its own, or subscribe to what it has read",
+        )
     if gone:
         losses.report(
             f"partitions that this query was reading exist no more: {listed(gone)}",
@@ -66,7 +78,7 @@ def without_lost_topics(
             f"{reached}, and those offsets mean other records now",
             "Start again with a new checkpointLocation and startingOffsets=earliest",
         )
-    if not gone and not recreated:
+    if not missing and not recreated:
         return position
     return Position(
         next_offsets={

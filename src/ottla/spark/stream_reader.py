@@ -26,7 +26,6 @@ from ottla.spark import defaults, stream_plan
 from ottla.spark.admission import TriggerPace, shares
 from ottla.spark.boundaries import resolve
 from ottla.spark.cluster_view import ClusterView, TopicFacts
-from ottla.spark.errors import OptionError
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offsets import ByPartition, Position, position_of, ranges_between
 from ottla.spark.option_values import EARLIEST, LATEST
@@ -62,6 +61,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         topics = self._topics_now()
         options = self.options
+        options.expect_topics(topics)
         query = f"{time.time_ns():020d}/{uuid.uuid4().hex[:12]}"
         group_id = options.group_id or f"{options.group_id_prefix}-{query[-12:]}"
         start = start_of(defaults.starting_offsets(), STREAM) or options.start
@@ -87,7 +87,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("reading on from %s as group %s", given.next_offsets, given.group_id)
         self._commit(given)
         topics = self._topics_now()
-        position = stream_plan.without_lost_topics(given, topics, self._losses)
+        position = stream_plan.without_lost_topics(
+            given, topics, self._losses, self.options.subscription
+        )
         view = self._connected()
         fresh = [
             place
@@ -161,7 +163,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._topics = self._connected().topics(self.options.subscription)
             self._topics_until_ms = now_ms + self.options.metadata_ttl_ms
             if not self._topics:
-                raise OptionError(_nothing_found(self.options))
+                self.options.expect_topics(())
         return self._topics
 
     def _admits(
@@ -201,15 +203,3 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def _nothing_found(options: SourceOptions) -> str:
-    subscription = options.subscription
-    wanted = (
-        ", ".join(subscription.topics or subscription.partitions)
-        or f"the pattern {subscription.pattern}"
-    )
-    return (
-        f"no topic is there for {wanted} on {options.client['bootstrap.servers']}: create it, or "
-        "correct the option"
-    )

@@ -9,6 +9,7 @@ import pytest
 from ottla.spark.cluster_view import TopicFacts
 from ottla.spark.errors import DataLoss
 from ottla.spark.offsets import Position
+from ottla.spark.source_options import Subscription
 from ottla.spark.stream_plan import (
     Losses,
     backlog,
@@ -21,6 +22,7 @@ from ottla.spark.stream_plan import (
 
 TOPICS = {"t": TopicFacts("id", (0, 1))}
 HERE = Position({("t", 0): 5, ("t", 1): 7}, {"t": "id"}, {}, "group", "query", "servers")
+T = Subscription(topics=("t",))
 STRICT, LENIENT = Losses(fail=True), Losses(fail=False)
 
 
@@ -58,28 +60,48 @@ def test_a_new_partition_that_has_lost_records_is_a_loss(caplog: pytest.LogCaptu
 
 
 def test_nothing_lost_changes_nothing() -> None:
-    assert without_lost_topics(HERE, TOPICS, STRICT) is HERE
+    assert without_lost_topics(HERE, TOPICS, STRICT, T) is HERE
 
 
 def test_a_topic_that_was_created_again_is_a_loss() -> None:
     again = {"t": TopicFacts("other", (0,))}
     with pytest.raises(DataLoss, match="exist no more: t-1"):
-        without_lost_topics(HERE, again, STRICT)
+        without_lost_topics(HERE, again, STRICT, T)
     whole = {"t": TopicFacts("other", (0, 1))}
     with pytest.raises(
         DataLoss, match=r"topic t was deleted and created again.*id, now other.*\{0: 5, 1: 7\}"
     ):
-        without_lost_topics(HERE, whole, STRICT)
-    left = without_lost_topics(HERE, whole, LENIENT)
+        without_lost_topics(HERE, whole, STRICT, T)
+    left = without_lost_topics(HERE, whole, LENIENT, T)
     assert left.next_offsets == {}
     assert left.group_id == "group"
 
 
 def test_a_topic_that_is_gone_is_a_loss() -> None:
     with pytest.raises(DataLoss, match="exist no more: t-0, t-1"):
-        without_lost_topics(HERE, {"u": TopicFacts("id", (0,))}, STRICT)
+        without_lost_topics(HERE, {"u": TopicFacts("id", (0,))}, STRICT, T)
+
+
+@pytest.mark.parametrize(
+    ("subscription", "says"),
+    [
+        (Subscription(topics=("u",)), "read t-0, t-1, and this one subscribes to u"),
+        (Subscription(pattern="u.*"), "read t-0, t-1, and this one subscribes to the pattern u"),
+        (Subscription(partitions={"t": (0,), "u": (0,)}), "read t-1, and this one"),
+    ],
+)
+def test_a_checkpoint_of_another_query_is_called_that(
+    subscription: Subscription, says: str
+) -> None:
+    topics = {"u": TopicFacts("id", (0,)), "t": TopicFacts("id", (0,))}
+    if not subscription.partitions:
+        del topics["t"]
+    with pytest.raises(DataLoss, match=f"{says}.*checkpointLocation of its own"):
+        without_lost_topics(HERE, topics, STRICT, subscription)
+    left = without_lost_topics(HERE, topics, LENIENT, subscription).next_offsets
+    assert left == ({("t", 0): 5} if subscription.partitions else {})
 
 
 def test_the_stock_connectors_checkpoint_has_no_ids_to_compare() -> None:
     stock = Position({("t", 0): 5, ("t", 1): 7}, {})
-    assert without_lost_topics(stock, TOPICS, STRICT) is stock
+    assert without_lost_topics(stock, TOPICS, STRICT, T) is stock
