@@ -13,25 +13,16 @@ from tests.spark.topics import Topics
 
 
 def copy(
-    spark: Any, broker: Broker, checkpoint: Path, source: str, target: str, **options: str
-) -> Any:
-    """Copies what is there from topic to topic, to its end."""
-
-    def start() -> Any:
-        return _copying(spark, broker, checkpoint, source, target, options)
-
-    return run_to_the_end(start)
-
-
-def _copying(
     spark: Any,
     broker: Broker,
     checkpoint: Path,
     source: str,
     target: str,
-    options: dict[str, str],
+    sink: str = "ottla",
+    **options: str,
 ) -> Any:
-    return (
+    """Copies what is there from topic to topic, to its end; `sink` is the format that writes."""
+    rows = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", broker.bootstrap)
         .option("subscribe", source)
@@ -39,14 +30,20 @@ def _copying(
         .option("maxOffsetsPerTrigger", "300")
         .load()
         .select("key", "value")
-        .writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("topic", target)
-        .options(**options)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
     )
+
+    def start() -> Any:
+        return (
+            rows.writeStream.format(sink)
+            .option("kafka.bootstrap.servers", broker.bootstrap)
+            .option("topic", target)
+            .options(**options)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    return run_to_the_end(start)
 
 
 def test_a_query_writes_every_row_once_over_restarts_and_repeated_batches(

@@ -22,9 +22,9 @@ class Topics:
     def __call__(self, name: str) -> str:
         return f"{self._prefix}.{name}"
 
-    def create(self, name: str, partitions: int = 2, **settings: str) -> str:
+    def create(self, name: str, partitions: int = 2, replicas: int = 1, **settings: str) -> str:
         config = {key.replace("_", "."): value for key, value in settings.items()}
-        new = NewTopic(self(name), partitions, 1, config=config)
+        new = NewTopic(self(name), partitions, replicas, config=config)
         for done in self.admin.create_topics([new]).values():
             done.result(SECONDS_MAX)
         return self(name)
