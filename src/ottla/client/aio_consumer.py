@@ -29,7 +29,7 @@ from ottla.client.consumer_calls import (
 )
 from ottla.client.consumer_machine import Callbacks, ConsumerMachine, RebalanceCallback, UserCall
 from ottla.client.consumer_offsets import ListedOffset
-from ottla.client.consumer_reading import take_records
+from ottla.client.consumer_reading import RecordReader
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import ClientError, ClosedError
 from ottla.client.fetch_records import Record
@@ -131,22 +131,25 @@ class AsyncConsumer(ConsumerCalls):
         self._stop_iterating()
         reader = TableReader(max_rows, max_bytes, key, value)
         await self._within_poll(timeout_s, lambda: self._take_table(reader))
-        return reader.table()
+        try:
+            return reader.table()
+        except Exception:
+            with self._changing():
+                self._give_back_rows(reader.began)
+            raise
 
     def _take_records(self, count_max: int) -> list[Record] | None:
         """Of as many partitions as it takes; None if there is nothing."""
         machine = self._machine
-        records: list[Record] = []
-        while len(records) < count_max:
-            item = None if records and machine.is_interrupted() else machine.next_item()
-            if item is None:
+        reader = RecordReader(count_max, self._deserializers)
+        while reader.wants_more():
+            item = machine.next_item(is_first=not reader.records)
+            if item is None or (taken := reader.take(item)) is None:
                 break
-            taken = take_records(item, count_max - len(records), self._deserializers)
-            records = records + taken.records if records else taken.records
             with self._changing():
                 machine.took(item, taken.position, taken.epoch, is_done=taken.is_done)
-        machine.records_total += len(records)
-        return records or None
+        machine.records_total += len(reader.records)
+        return reader.records or None
 
     def _take_table(self, reader: TableReader) -> bool | None:
         machine = self._machine

@@ -141,6 +141,14 @@ class ConsumerCalls:
                 state.seek(record.offset, state.position_epoch)
                 self._machine.fetcher.touch()
 
+    def _give_back_rows(self, began: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Nobody has got these: they are fetched again."""
+        for key, (offset, epoch) in began.items():
+            state = self._machine.subscription.partitions.get(key)
+            if state is not None and state.position is not None:
+                state.seek(offset, epoch)
+        self._machine.fetcher.touch()
+
     def _first_unread(self) -> dict[TopicPartition, Record]:
         firsts: dict[TopicPartition, Record] = {}
         for record in self._unread[self._unread_at :]:

@@ -10,6 +10,7 @@ from ottla.client.errors import BrokerError, ClientError
 __all__ = [
     "CommitFailedError",
     "CorruptBatchError",
+    "DeserializationError",
     "LogTruncatedError",
     "NoOffsetError",
     "NotAssignedError",
@@ -63,6 +64,19 @@ class CorruptBatchError(ClientError):
         self.partition = partition
         self.offset = offset
         super().__init__(f"{partition[0]}-{partition[1]} at offset {offset}: {reason}")
+
+
+class DeserializationError(ClientError):
+    """`key.deserializer` or `value.deserializer` raised (`__cause__` says what). Records before
+    this one have been handed out; `seek` behind `offset` to go on without it."""
+
+    def __init__(self, partition: TopicPartition, offset: int, cause: Exception) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"{partition[0]}-{partition[1]} at offset {offset} cannot be deserialized:"
+            f" {type(cause).__name__}: {cause}; seek behind it to go on without it"
+        )
 
 
 class CommitFailedError(BrokerError):

@@ -214,14 +214,19 @@ class ConsumerMachine:
     def next_call(self) -> UserCall | None:
         return self._user_calls.popleft() if self._user_calls else None
 
-    def next_item(self) -> FetchedItem | None:
-        """What is to be handed out next; raises what went wrong before it."""
+    def next_item(self, *, is_first: bool = True) -> FetchedItem | None:
+        """What is to be handed out next; raises what went wrong before it. Who has something in
+        hand already (not `is_first`) gets None instead: it would be lost."""
+        if not is_first and self.is_interrupted():
+            return None
         if self._errors:
             raise self._errors.popleft()
         if self.member is not None and self.member.holds_back:
             return None
         item = self.fetcher.queue.first()
         if item is not None and item.error is not None:
+            if not is_first:
+                return None
             self.fetcher.queue.done(item)
             raise item.error
         return item

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ProtocolError
 from ottla.client.consumer_errors import CorruptBatchError
+from ottla.client.errors import ClientError
 from ottla.client.fetch_queue import FetchedItem
 from ottla.client.fetch_records import (
     Deserializers,
@@ -27,6 +28,8 @@ _FOR_RECORDS = "records"
 
 
 class Taken(NamedTuple):
+    """How far an item has been handed out."""
+
     records: list[Record]
     position: int
     epoch: int
@@ -34,13 +37,38 @@ class Taken(NamedTuple):
     """Nothing is left in the item."""
 
 
+class RecordReader:
+    """One poll: records of as many items as it takes."""
+
+    __slots__ = ("_count_max", "_deserializers", "records")
+
+    def __init__(self, count_max: int, deserializers: Deserializers) -> None:
+        self._count_max = count_max
+        self._deserializers = deserializers
+        self.records: list[Record] = []
+
+    def wants_more(self) -> bool:
+        return len(self.records) < self._count_max
+
+    def take(self, item: FetchedItem) -> Taken | None:
+        """Reads what fits; None if there is something that cannot be read, but records before it
+        to be handed out first. It will be there again for the next poll."""
+        try:
+            taken = take_records(item, self._count_max - len(self.records), self._deserializers)
+        except ClientError:
+            if self.records:
+                return None
+            raise
+        self.records = self.records + taken.records if self.records else taken.records
+        return taken
+
+
 def take_records(item: FetchedItem, count_max: int, deserializers: Deserializers) -> Taken:
     """The next records of an item, `count_max` at most; none if it holds no more."""
     try:
         return _take(item, count_max, deserializers)
     except ProtocolError as cause:
-        position = item.state.position or 0
-        raise CorruptBatchError(item.state.key, position, cause.message) from cause
+        raise CorruptBatchError(item.state.key, item.damaged_at(), cause.message) from cause
 
 
 class _Decoded:
@@ -70,7 +98,7 @@ def _take(item: FetchedItem, count_max: int, deserializers: Deserializers) -> Ta
         return Taken(records, last.offset + 1, last.leader_epoch, False)
     item.cached = item.cached_for = None
     item.blocks.clear()
-    is_done = item.batches is None or item.batches.next_block() is None
+    is_done = not item.has_more()
     end = _end_of(item, decoded.end) if is_done else decoded.end
     return Taken(records, end, decoded.epoch, is_done)
 
@@ -90,6 +118,10 @@ def _decode(item: FetchedItem) -> _Decoded | None:
                 break
     if not item.blocks:
         return None
-    blocks = list(item.blocks)
-    run = read_records(item.state.key, blocks, item.state.position or 0)
+    try:
+        run = read_records(item.state.key, list(item.blocks), item.state.position or 0)
+    except ProtocolError:
+        item.keep_blocks(1)  # one at a time, up to the one that is damaged
+        run = read_records(item.state.key, list(item.blocks), item.state.position or 0)
+    blocks = item.blocks
     return _Decoded(run, blocks[-1].next_offset(), blocks[-1].header[LEADER_EPOCH])

@@ -108,8 +108,7 @@ class FetchedBatches:
             header = self._next_header()
             if header is None:
                 return None
-            start, self._at = self._at, self._at + header[BATCH_LENGTH] + LENGTH_END
-            self.last_epoch = header[LEADER_EPOCH]
+            start = self._at
             next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             if next_offset <= self.position:
                 # The broker answers with whole batches, whose first may be read already; only the
@@ -119,6 +118,9 @@ class FetchedBatches:
                 self.position = next_offset
             else:
                 self._pending = self._unpacked(header, start)
+            # Not before: one that cannot be unpacked stays where it is, and is told again.
+            self._at = start + header[BATCH_LENGTH] + LENGTH_END
+            self.last_epoch = header[LEADER_EPOCH]
         return self._pending
 
     def advance(self, position: int) -> None:

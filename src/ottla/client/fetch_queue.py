@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from ottla.base.errors import ProtocolError
 from ottla.base.ports import Buffer
 from ottla.client.consumer_partitions import PartitionState
 from ottla.client.errors import ClientError
 from ottla.client.fetch_batches import AbortedTransactions, FetchedBatches, RecordBlock
+from ottla.records.batch_header import BASE_OFFSET
 
 
 class FetchedItem:
@@ -24,7 +26,7 @@ class FetchedItem:
     `cached_for` which reader that was.
     """
 
-    __slots__ = ("batches", "blocks", "cached", "cached_for", "era", "error", "state")
+    __slots__ = ("_put_back", "batches", "blocks", "cached", "cached_for", "era", "error", "state")
 
     def __init__(
         self, state: PartitionState, batches: FetchedBatches | None, error: ClientError | None
@@ -34,16 +36,52 @@ class FetchedItem:
         self.batches = batches
         self.error = error
         self.blocks: deque[RecordBlock] = deque()
+        self._put_back: deque[RecordBlock] = deque()
         self.cached: object = None
         self.cached_for: object = None
 
     def more_blocks(self) -> Iterator[RecordBlock]:
-        """Blocks that have not been taken out yet; each is kept in `blocks`."""
-        batches = self.batches
-        while batches is not None and (block := batches.next_block()) is not None:
-            batches.advance(block.next_offset())
+        """Blocks that have not been taken out yet; each is kept in `blocks`. They end before one
+        that is damaged, which is told to whoever finds it first."""
+        while (block := self._next_block()) is not None:
             self.blocks.append(block)
             yield block
+
+    def _next_block(self) -> RecordBlock | None:
+        if self._put_back:
+            return self._put_back.popleft()
+        if self.batches is None:
+            return None
+        try:
+            block = self.batches.next_block()
+        except ProtocolError:
+            if self.blocks:
+                return None  # what stands before it comes first
+            raise
+        if block is not None:
+            self.batches.advance(block.next_offset())
+        return block
+
+    def has_more(self) -> bool:
+        """Behind `blocks`; damage counts, for somebody has to be told."""
+        try:
+            return bool(self._put_back) or (
+                self.batches is not None and self.batches.next_block() is not None
+            )
+        except ProtocolError:
+            return True
+
+    def keep_blocks(self, count: int) -> None:
+        """Only the first ones can be read together: the others are taken out again later."""
+        while len(self.blocks) > count:
+            self._put_back.appendleft(self.blocks.pop())
+
+    def damaged_at(self) -> int:
+        """The offset from which on nothing can be read, once all before it is handed out."""
+        position = self.state.position or 0
+        if self.blocks:
+            return max(position, self.blocks[0].header[BASE_OFFSET])
+        return position if self.batches is None else max(position, self.batches.position)
 
     def drop_blocks_before(self, position: int) -> None:
         while self.blocks and self.blocks[0].next_offset() <= position:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from ottla.base.errors import ProtocolError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Buffer
+from ottla.client.consumer_errors import DeserializationError
 from ottla.client.fetch_batches import RecordBlock
 from ottla.protocol.error_codes import CORRUPT_MESSAGE
 from ottla.records.batch_header import (
@@ -79,9 +80,19 @@ def read_records(
 
 
 def deserialized(records: list[Record], deserializers: Deserializers) -> list[Record]:
+    """Up to the first for which the user's function raises; DeserializationError for that one."""
     if deserializers.key is None and deserializers.value is None:
         return records
-    return [_deserialized(record, deserializers) for record in records]
+    done: list[Record] = []
+    for record in records:
+        try:
+            done.append(_deserialized(record, deserializers))
+        except Exception as cause:
+            if done:
+                break  # these first: it will be tried again, and told then
+            key = (record.topic, record.partition)
+            raise DeserializationError(key, record.offset, cause) from cause
+    return done
 
 
 def _deserialized(record: Record, deserializers: Deserializers) -> Record:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ottla.base.ids import TopicPartition
 from ottla.client.assignors.member_bytes import encode_assignment
 from ottla.client.consumer_machine import Callbacks, ConsumerMachine
-from ottla.client.consumer_reading import take_records
+from ottla.client.consumer_reading import RecordReader
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.fetch_records import Deserializers, Record
 from ottla.client.settings import read_settings
@@ -60,6 +60,7 @@ class ConsumerWorld:
         self.committed: dict[TopicPartition, int] = {}
         self.commits: list[Any] = []
         self.told: list[tuple[str, list[TopicPartition]]] = []
+        self.deserializers = PLAIN
         self.overrides: dict[int, Override] = {}
         """By API key: an answer instead of the usual one, unless it gives None."""
         given = {"bootstrap.servers": f"{HOST}:{FIRST_PORT}", **(settings or {})}
@@ -109,15 +110,14 @@ class ConsumerWorld:
                     call.function(call.partitions)
                     call.done.resolve(None)
                     continue
-                item = machine.next_item()
-                if item is not None:
-                    taken = take_records(item, count_max, PLAIN)
+                reader = RecordReader(count_max, self.deserializers)
+                while reader.wants_more():
+                    item = machine.next_item(is_first=not reader.records)
+                    if item is None or (taken := reader.take(item)) is None:
+                        break
                     machine.took(item, taken.position, taken.epoch, is_done=taken.is_done)
-                    if taken.records:
-                        return taken.records
-                    continue
-                if world.now_ms >= end_ms:
-                    return []
+                if reader.records or world.now_ms >= end_ms:
+                    return reader.records
                 world.advance(STEP_MS)
         finally:
             machine.end_poll()

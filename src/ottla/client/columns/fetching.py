@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ottla.base.errors import ProtocolError
+from ottla.base.ids import TopicPartition
 from ottla.client.columns.table import SCHEMA, FetchedBlocks, table_and_counts
 from ottla.client.consumer_errors import CorruptBatchError
 from ottla.client.fetch_queue import FetchedItem
@@ -52,6 +53,8 @@ class TableReader:
         self._bytes_max = max_bytes or _UNBOUNDED
         self._formats = {"key": key, "value": value}
         self._table: pa.Table = SCHEMA.empty_table()
+        self.began: dict[TopicPartition, tuple[int, int]] = {}
+        """Where the rows of each partition begin, and in which epoch that was known."""
 
     @property
     def rows(self) -> int:
@@ -59,6 +62,13 @@ class TableReader:
 
     def take(self, items: Sequence[FetchedItem]) -> list[TakenRows]:
         """Reads as much of `items` as fits; what was handed out of which."""
+        taken = self._take(items)
+        for item in [one.item for one in taken]:
+            state = item.state
+            self.began.setdefault(state.key, (state.position or 0, state.position_epoch))
+        return taken
+
+    def _take(self, items: Sequence[FetchedItem]) -> list[TakenRows]:
         left_over = _left_over(items[0])
         if left_over is not None:
             return [self._take_left_over(items[0], left_over)]
@@ -142,10 +152,9 @@ def _whole(item: FetchedItem) -> TakenRows:
         position, epoch = last.next_offset(), last.header[LEADER_EPOCH]
     item.cached = item.cached_for = None
     item.blocks.clear()
-    batches = item.batches
-    is_done = batches is None or batches.next_block() is None
-    if is_done and batches is not None:
-        position = batches.position
+    is_done = not item.has_more()
+    if is_done and item.batches is not None:
+        position = item.batches.position
     return TakenRows(item, position, epoch, is_done)
 
 
@@ -169,14 +178,30 @@ def _until_broken(
     for item, part in zip(items, gathered, strict=False):
         try:
             table, _ = table_and_counts([part])
+        except ProtocolError:
+            if tables:
+                break
+            table = _until_broken_block(item, part)
+        tables.append(table)
+        counts.append(table.num_rows)
+        if len(item.blocks) < len(part.blocks):
+            break
+    return gathered[: len(tables)], pa.concat_tables(tables), counts
+
+
+def _until_broken_block(item: FetchedItem, part: FetchedBlocks) -> pa.Table:
+    """The blocks before the one that is damaged; raises if that is the first."""
+    tables: list[pa.Table] = []
+    for block in part.blocks:
+        try:
+            tables.append(table_and_counts([part._replace(blocks=[block])])[0])
         except ProtocolError as cause:
             if not tables:
                 raise _corrupt(item, cause) from cause
             break
-        tables.append(table)
-        counts.append(table.num_rows)
-    return gathered[: len(tables)], pa.concat_tables(tables), counts
+    item.keep_blocks(len(tables))
+    return pa.concat_tables(tables)
 
 
 def _corrupt(item: FetchedItem, cause: ProtocolError) -> CorruptBatchError:
-    return CorruptBatchError(item.state.key, item.state.position or 0, cause.message)
+    return CorruptBatchError(item.state.key, item.damaged_at(), cause.message)
