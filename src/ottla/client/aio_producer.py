@@ -28,7 +28,13 @@ from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
 from ottla.client.producer_machine import ProducerMachine
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.sender import level_of
-from ottla.client.serializing import as_bytes, serialize
+from ottla.client.serializing import (
+    as_bytes,
+    as_headers,
+    as_timestamp,
+    as_whole_number,
+    serialize,
+)
 from ottla.client.settings import read_settings
 from ottla.client.transactions import NEW, PreparedTransaction
 
@@ -113,10 +119,11 @@ class AsyncProducer:
             value = as_bytes(value, "value")
         if key.__class__ is not bytes and key is not None:
             key = as_bytes(key, "key")
-        if timestamp_ms is None:
-            timestamp_ms = wall_ms()
-        elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp is milliseconds since 1970, not {timestamp_ms}")
+        timestamp_ms = wall_ms() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        if headers is not None:
+            headers = as_headers(headers)
+        if partition is not None and partition.__class__ is not int:
+            partition = as_whole_number(partition, "a partition")
         deadline_ms = 0.0
         while True:
             place = machine.append(

@@ -12,10 +12,24 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from ottla.protocol.error_codes import NONE
+from ottla.client.errors import BrokerError
+from ottla.protocol.error_codes import INVALID_TOPIC_EXCEPTION, NONE
 from ottla.protocol.primitives import NULL_UUID
 
 NO_LEADER = -1
+_TOPIC_LENGTH_MAX = 249
+
+
+def check_topic_name(name: object) -> None:
+    """Refuses what no broker could be asked about; the others know what they call legal."""
+    if not isinstance(name, str):
+        raise TypeError(f"a topic has a name (text), not {type(name).__name__}")
+    if not 0 < len(name) <= _TOPIC_LENGTH_MAX or not name.isascii():
+        raise BrokerError(
+            INVALID_TOPIC_EXCEPTION,
+            f"topic {name[:40]!r}",
+            f"1 to {_TOPIC_LENGTH_MAX} letters, digits, '.', '_' and '-' are allowed",
+        )
 
 
 class Broker:

@@ -315,6 +315,9 @@ class Consumer(ConsumerCalls):
         if self._is_closed:
             return
         self._is_closed = True
+        if self._shell.is_in_callback():
+            self._shell.close()  # it cannot wait for itself: the group will miss this member
+            return
         try:
             offsets = self._consumed()
             self._give_up_partitions()

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
 from ottla.client.clock import monotonic_ms
+from ottla.client.cluster import check_topic_name
 from ottla.client.consumer_machine import ConsumerMachine
 from ottla.client.consumer_offsets import NOT_FOUND, ListedOffset
 from ottla.client.consumer_partitions import EARLIEST, LATEST
@@ -35,6 +36,8 @@ def what_to_subscribe(
         names, expression = [], topics
     else:
         names, expression = [topics] if isinstance(topics, str) else list(topics), None
+        for name in names:
+            check_topic_name(name)
     if (bool(names) + (expression is not None) + (pattern is not None)) != 1:
         raise ConfigError("subscribe to names of topics, or to one regular expression")
     if pattern is None:

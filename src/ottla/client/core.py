@@ -51,6 +51,8 @@ class Core:
         self.last_network_error: ClientError | None = None
         # Run at the end of every turn, when each flow waits again: a producer sends what it can.
         self.turn_ends: list[Callable[[], None]] = []
+        # Run when the core is closed, however that came: whoever waits is to hear of it.
+        self.on_close: list[Callable[[], None]] = []
         self._bootstrap = {
             -1 - index: Broker(-1 - index, host, port)
             for index, (host, port) in enumerate(settings.bootstrap_servers)
@@ -310,3 +312,5 @@ class Core:
         for connection in list(self.nodes.connections.values()):
             self.nodes.close(connection, ClosedError("the client was closed"))
         self.scheduler.run()
+        for on_close in self.on_close:
+            on_close()

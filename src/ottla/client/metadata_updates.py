@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.backoff import backoff_ms
-from ottla.client.cluster import TopicInfo
+from ottla.client.cluster import TopicInfo, check_topic_name
 from ottla.client.errors import (
     ClientError,
     TimedOutError,
@@ -24,7 +24,7 @@ from ottla.client.errors import (
     error_for,
     is_retriable_code,
 )
-from ottla.client.pending import Flow, Pending
+from ottla.client.pending import Cancelled, Flow, Pending
 from ottla.client.timers import Timer
 from ottla.protocol.api_keys import METADATA
 from ottla.protocol.error_codes import (
@@ -53,6 +53,7 @@ class MetadataUpdates:
         self._new: set[str] = set()
         self._needed = False
         self._waiting: list[Pending[None]] = []
+        self._asking: list[Pending[None]] = []  # whose question is on its way
         self._wake: Pending[None] | None = None
         self._age_timer: Timer | None = None
         self._flow: Flow[None] | None = None
@@ -66,6 +67,7 @@ class MetadataUpdates:
     def want(self, topic: str, used_ms: float = PINNED) -> None:
         """From now on this topic is asked for; at once, if it is new."""
         if topic not in self.wanted:
+            check_topic_name(topic)
             self._new.add(topic)
             self._go()
         self.wanted[topic] = used_ms
@@ -123,8 +125,20 @@ class MetadataUpdates:
     def _go(self) -> None:
         if self._flow is None:
             self._flow = self._core.spawn(self._run())
+            self._flow.when_done(self._on_end)
         elif self._wake is not None and not self._wake.done:
             self._wake.resolve(None)
+
+    def _on_end(self, flow: Flow[None]) -> None:
+        """It never ends but with the client, or by a defect: whoever waits must hear of that."""
+        self._flow = None
+        error = flow.error()
+        if error is not None and not isinstance(error, Cancelled):
+            logger.error("the metadata of the cluster cannot be asked for", exc_info=error)
+            waiting, self._waiting = self._waiting + self._asking, []
+            for pending in waiting:
+                if not pending.done:
+                    pending.fail(error)
 
     async def _run(self) -> None:
         while True:
@@ -154,7 +168,8 @@ class MetadataUpdates:
         core = self._core
         complete = self._needed or not self._new
         asked = set(self.wanted) if complete else set(self._new)
-        waiting, self._waiting = self._waiting, []
+        self._asking = waiting = self._waiting
+        self._waiting = []
         self._new.clear()
         self._needed = False
         try:

@@ -121,9 +121,17 @@ class Flow(Pending[T]):
             if self._callbacks is None and not isinstance(error, Cancelled):
                 logger.exception("a background flow of the client failed", exc_info=error)
             self.fail(error)
+        except BaseException as error:
+            # Ctrl-C came while it ran. It is over, and whoever waits for it must not wait for ever.
+            self.fail(error)
+            raise
         else:
             self._waits_for = waits_for
             waits_for.when_done(self._go_on)
+
+    def _settle(self) -> None:
+        self._scheduler.flows.discard(self)
+        super()._settle()
 
     def _go_on(self, pending: Pending[Any]) -> None:
         if pending is self._waits_for:
@@ -143,7 +151,6 @@ class Scheduler:
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Flow[T]:
         flow = Flow(coroutine, self)
         self.flows.add(flow)
-        flow.when_done(self.flows.discard)
         self.ready.append(flow)
         return flow
 

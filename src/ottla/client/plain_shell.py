@@ -6,7 +6,8 @@ waits for an answer it may read from it (`drive`), so that a question and its an
 thread to wake up. Only the background thread opens connections (looking up a name blocks) and runs
 users' callbacks, and it does both without the lock.
 
-Always holds: after `close` there is neither thread nor socket.
+Always holds: after `close` there is neither thread nor socket; in a forked child, where the thread
+is not, every call is refused.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.base.errors import InvariantError
+from ottla.base.errors import InvariantError, OttlaError
 from ottla.base.ports import Buffer
 from ottla.client.clock import monotonic_ms
 from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
 from ottla.client.errors import ClosedError, TimedOutError, TlsError
+from ottla.client.forks import ForkedLock, HasLock, alive
 from ottla.client.pending import Cancelled, Pending
 from ottla.client.plain_link import HOVER_MS, PARK_MS, UNWATCHED, Link
 from ottla.client.settings import ClientSettings
@@ -47,7 +49,7 @@ _JOINED_BYTES_MAX = 4096
 _SLEEP_MS_MAX = 5_000.0
 
 
-class PlainShell:
+class PlainShell(HasLock):
     def __init__(self, core: Core, name: str) -> None:
         self.core = core
         self.lock = threading.Lock()
@@ -65,6 +67,7 @@ class PlainShell:
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        alive.add(self)
 
     # ------------------------------------------------------------------- for callers' threads
 
@@ -104,8 +107,12 @@ class PlainShell:
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout_ms: float | None = None) -> T:
         """Runs a flow to its end while this thread waits."""
-        self.check_thread()
-        self.enter()
+        try:
+            self.check_thread()
+            self.enter()
+        except OttlaError:
+            coroutine.close()
+            raise
         try:
             if self.core.closed:
                 coroutine.close()
@@ -220,19 +227,24 @@ class PlainShell:
             if not self._ending:
                 raise
 
+    def is_in_callback(self) -> bool:
+        return threading.get_ident() == self._thread.ident
+
     def check_thread(self) -> None:
-        if threading.get_ident() == self._thread.ident:
+        if self.is_in_callback():
             raise InvariantError(
                 "a callback must not wait for the client that calls it: it would wait for itself"
             )
 
     def close(self) -> None:
         """Ends everything; from a callback, as soon as the callback returns."""
+        if isinstance(self.lock, ForkedLock):
+            return  # thread and sockets are the parent's
         with self.lock:
             self.core.close()
             self._ending = True
             self.wake()
-        if threading.current_thread() is not self._thread:
+        if not self.is_in_callback():
             self._thread.join()
 
     # ------------------------------------------------------------------------------ the thread
@@ -242,9 +254,14 @@ class PlainShell:
             while not self._ending:
                 self._turn()
             self._run_callbacks()
+        except Exception:
+            # A defect of ours. Nobody may wait for ever because of it: all that is left fails.
+            logger.exception("the client %s cannot go on and is closed", self._name)
         finally:
+            alive.discard(self)
             with self.lock:
                 self._release()
+            self._run_callbacks()
 
     def _turn(self) -> None:
         with self.lock:

@@ -27,7 +27,13 @@ from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
 from ottla.client.producer_machine import ProducerMachine
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.sender import level_of
-from ottla.client.serializing import as_bytes, serialize
+from ottla.client.serializing import (
+    as_bytes,
+    as_headers,
+    as_timestamp,
+    as_whole_number,
+    serialize,
+)
 from ottla.client.settings import read_settings
 from ottla.client.transactions import NEW, PreparedTransaction
 
@@ -151,10 +157,11 @@ class Producer:
             value = as_bytes(value, "value")
         if key.__class__ is not bytes and key is not None:
             key = as_bytes(key, "key")
-        if timestamp_ms is None:
-            timestamp_ms = wall_ms()
-        elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp is milliseconds since 1970, not {timestamp_ms}")
+        timestamp_ms = wall_ms() if timestamp_ms is None else as_timestamp(timestamp_ms)
+        if headers is not None:
+            headers = as_headers(headers)
+        if partition is not None and partition.__class__ is not int:
+            partition = as_whole_number(partition, "a partition")
         with shell.lock:
             place = machine.append(
                 topic, value, key, headers, partition, timestamp_ms, on_delivery=on_delivery
@@ -353,10 +360,16 @@ class Producer:
             return self._machine.metrics()
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
-        """Sends what it has, waits for the answers so long, and ends; twice is no harm."""
+        """Sends what it has, waits for the answers so long, and ends; twice is no harm.
+
+        Called from a callback it waits for nothing.
+        """
         if self._closed:
             return
         self._closed = True
+        if self._shell.is_in_callback():
+            self._shell.close()  # it cannot wait for itself: what is not acknowledged yet fails
+            return
         try:
             self._shell.call(self._machine.close(monotonic_ms() + timeout_s * 1000))
         except ClosedError:

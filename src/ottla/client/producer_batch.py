@@ -10,6 +10,7 @@ most once; its numbering changes only through `encode`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,8 @@ from ottla.records.varints import varint
 if TYPE_CHECKING:
     from ottla.client.connection import Connection
     from ottla.client.lanes import Lane
+
+logger = logging.getLogger("ottla.client")
 
 Headers = Sequence[tuple[str, bytes | None]]
 DeliveryCallback = Callable[[Any, Any], None]
@@ -279,7 +282,11 @@ class ProducerBatch:
         """Users' own, in the order of the records; called without the lock."""
         callbacks, self.callbacks = self.callbacks, None
         for index, timestamp_ms, callback in callbacks or ():
-            callback(*outcome_of(self, index, timestamp_ms))
+            try:
+                callback(*outcome_of(self, index, timestamp_ms))
+            except Exception:
+                # Of this record alone: the others' have a right to be told.
+                logger.exception("a callback of the application failed")
 
 
 def _encode_headers(headers: Headers) -> bytes:

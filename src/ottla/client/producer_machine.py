@@ -71,6 +71,7 @@ class ProducerMachine:
             self.sender.transaction = self.transactions
         core.metadata.listeners.append(self.accumulator.on_metadata)
         core.turn_ends.append(self.sender.on_turn_end)
+        core.on_close.append(self._fail_what_is_left)
         self._size_max = min(settings.max_request_size, settings.buffer_memory)
         self._is_hasty = settings.linger_ms == 0
         self.is_closing = False
@@ -123,10 +124,18 @@ class ProducerMachine:
         batch.charged_bytes += size
         if on_delivery is not None:
             batch.call_back(index, timestamp_ms, on_delivery)
-        if is_new and self._is_hasty and not self.sender.send_at_once(batch):
-            accumulator.enqueue(lane)
-            accumulator.wants_turn = True
+        if is_new:
+            self._begin(lane, batch)
         return batch, index
+
+    def _begin(self, lane: Lane, batch: ProducerBatch) -> None:
+        """A batch has its first record: that may be all it waits for."""
+        if self._is_hasty:
+            if not self.sender.send_at_once(batch):
+                self.accumulator.enqueue(lane)
+                self.accumulator.wants_turn = True
+        elif len(batch.records) + _RECORD_OVERHEAD > batch.bytes_max:
+            self._send_full(lane)  # nothing more would fit: there is nothing to linger for
 
     def _check_open(self) -> None:
         if self.is_closing:
@@ -255,9 +264,11 @@ class ProducerMachine:
         try:
             await self.flush(deadline_ms)
         except TimedOutError:
-            self.fail_all(
-                ClosedError("the producer was closed before this record was acknowledged")
-            )
+            self._fail_what_is_left()
+
+    def _fail_what_is_left(self) -> None:
+        self.is_closing = True
+        self.fail_all(ClosedError("the producer was closed before this record was acknowledged"))
 
     def fail_all(self, error: OttlaError) -> None:
         self.sender.fail_all(error)

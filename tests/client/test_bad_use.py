@@ -1,0 +1,189 @@
+"""Goal: what a program does wrong is told by name, at once, and costs nobody else anything: the
+client goes on, nobody waits for ever, no thread is left. On Ottla and on Kafka.
+"""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import threading
+from typing import Any
+
+import pytest
+
+from ottla.client import Admin, Consumer, NewTopic, Producer
+from ottla.client.consumer_errors import DeserializationError
+from ottla.client.errors import BrokerError, ClosedError, UnknownTopicError
+from tests.client.reading import stored
+
+PATIENCE_S = 60
+
+
+def make_topic(cluster: str, topic: str, partitions: int = 1) -> None:
+    with Admin(bootstrap_servers=cluster) as admin:
+        admin.create_topics([NewTopic(topic, partitions)])
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"topic": None}, TypeError, "a topic has a name"),
+    ({"topic": ""}, BrokerError, "1 to 249 letters"),
+    ({"topic": "a\ud800"}, BrokerError, "1 to 249 letters"),
+    ({"topic": "a" * 40_000}, BrokerError, "1 to 249 letters"),
+    ({"topic": "two words"}, BrokerError, "INVALID_TOPIC"),
+    ({"value": "text"}, TypeError, "a value is bytes or None, not str"),
+    ({"key": 5}, TypeError, "a key is bytes or None, not int"),
+    ({"partition": "0"}, TypeError, "a partition is a whole number"),
+    ({"partition": -1}, UnknownTopicError, "not -1"),
+    ({"partition": 77}, UnknownTopicError, "not 77"),
+    ({"timestamp_ms": 1.5}, TypeError, "a timestamp is a whole number"),
+    ({"timestamp_ms": -1}, ValueError, "milliseconds since 1970"),
+    ({"timestamp_ms": 1 << 63}, ValueError, "milliseconds since 1970"),
+    ({"timestamp_ms": datetime.date(2026, 1, 1)}, TypeError, "a timestamp is a whole number"),
+    ({"headers": [("a", "text")]}, TypeError, "a header is bytes or None, not str"),
+    ({"headers": [(b"a", b"1")]}, TypeError, "a header is a name"),
+    ({"headers": ["ab", "c"]}, TypeError, "a header is"),
+    ({"headers": [None]}, TypeError, "a header is a name"),
+]
+
+
+def test_a_record_that_cannot_be_is_refused_and_the_next_one_goes(cluster: str, topic: str) -> None:
+    make_topic(cluster, topic)
+    with Producer(bootstrap_servers=cluster, linger_ms=0) as producer:
+        for number, (given, kind, reason) in enumerate(WRONG):
+            with pytest.raises(kind, match=reason):
+                producer.send(**{"topic": topic, "value": b"x", **given})
+            assert producer.send(topic, b"%d" % number).result(PATIENCE_S).offset == number
+        with pytest.raises(TypeError, match="a topic has a name"):
+            producer.partitions_for(5)  # type: ignore[arg-type]
+        headers = {"a": b"1", "none": None, "view": memoryview(b"2")}
+        producer.send(topic, b"last", headers=headers).result(PATIENCE_S)  # type: ignore[arg-type]
+        producer.send(topic, b"more", headers=iter([("b", b"3")])).result(  # type: ignore[arg-type]
+            PATIENCE_S
+        )
+    *_, last, more = stored(cluster, topic)
+    assert last.headers == (("a", b"1"), ("none", None), ("view", b"2"))
+    assert more.headers == (("b", b"3"),)
+
+
+def test_a_callback_that_fails_does_not_cost_the_others_theirs(cluster: str, topic: str) -> None:
+    told: list[int] = []
+
+    def on_delivery(metadata: Any, error: Any) -> None:
+        told.append(metadata.offset)
+        if metadata.offset % 2 == 0:
+            raise ValueError("the application's own")
+
+    with Producer(bootstrap_servers=cluster, linger_ms=50) as producer:
+        for _ in range(10):
+            producer.send(topic, b"x", on_delivery=on_delivery)
+    assert told == list(range(10))
+
+
+def test_a_callback_may_close_its_producer_and_nobody_waits_for_ever(
+    cluster: str, topic: str
+) -> None:
+    make_topic(cluster, topic)
+    before = threading.active_count()
+    producer = Producer(bootstrap_servers=cluster, linger_ms=0)
+    closed = threading.Event()
+
+    def close(*_: Any) -> None:
+        producer.close()
+        closed.set()
+
+    producer.send(topic, b"first", on_delivery=close)
+    assert closed.wait(PATIENCE_S)
+    with pytest.raises(ClosedError):
+        producer.send(topic, b"later")
+    producer._shell._thread.join(PATIENCE_S)
+    assert threading.active_count() == before
+
+
+def test_what_is_under_way_when_a_callback_closes_is_told(cluster: str, topic: str) -> None:
+    make_topic(cluster, topic, 2)
+    producer = Producer(bootstrap_servers=cluster, linger_ms=600_000, delivery_timeout_ms=700_000)
+    told: list[Any] = []
+    waiting = producer.send(topic, b"waits", partition=1, on_delivery=lambda *it: told.append(it))
+    producer.send(topic, b"x" * 17_000, partition=0, on_delivery=lambda *_: producer.close())
+    with pytest.raises(ClosedError, match="before this record was acknowledged"):
+        waiting.result(PATIENCE_S)
+    producer._shell._thread.join(PATIENCE_S)
+    assert [type(error) for _, error in told] == [ClosedError]
+
+
+def test_a_client_whose_thread_dies_says_so(
+    cluster: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect of the client itself: planted, for there should be none."""
+    producer = Producer(bootstrap_servers=cluster, linger_ms=600_000, delivery_timeout_ms=700_000)
+    producer.send(topic, b"x" * 17_000).result(PATIENCE_S)
+    waiting = producer.send(topic, b"waits")
+
+    def defect(now_ms: float) -> None:
+        raise ZeroDivisionError("planted")
+
+    with producer._shell.lock:
+        producer._machine.core.on_time = defect  # type: ignore[method-assign]
+        producer._machine.core.timers.call_at(0, lambda: None)
+        producer._shell.wake()
+    producer._shell._thread.join(PATIENCE_S)
+    assert "planted" in caplog.text
+    with pytest.raises(ClosedError):
+        waiting.result(PATIENCE_S)
+    with pytest.raises(ClosedError):
+        producer.send(topic, b"more")
+    producer.close()
+
+
+def test_a_forked_child_is_told_to_make_its_own(cluster: str, topic: str) -> None:
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+
+    def child() -> None:
+        said = []
+        for call in (
+            lambda: producer.send(topic, b"of the child").result(5),
+            lambda: producer.flush(5),
+            lambda: consumer.poll(5),
+            consumer.commit,
+            producer.metrics,
+        ):
+            try:
+                call()
+            except ClosedError as error:
+                said.append("forked" in str(error))
+        producer.close()
+        consumer.close()
+        with Producer(bootstrap_servers=cluster) as own:
+            own.send(topic, b"by its own").result(PATIENCE_S)
+        answers.put(said)
+
+    with (
+        Producer(bootstrap_servers=cluster) as producer,
+        Consumer(bootstrap_servers=cluster, group_id=topic) as consumer,
+    ):
+        producer.send(topic, b"before").result(PATIENCE_S)
+        process = context.Process(target=child)
+        process.start()
+        process.join(PATIENCE_S)
+        assert process.exitcode == 0
+        assert answers.get() == [True] * 5
+        producer.send(topic, b"after").result(PATIENCE_S)
+    assert [one.value for one in stored(cluster, topic)] == [b"before", b"by its own", b"after"]
+
+
+def test_a_poison_pill_is_named_and_can_be_passed(cluster: str, topic: str) -> None:
+    with Producer(bootstrap_servers=cluster) as producer:
+        for value in (b"1", b"two", b"3"):
+            producer.send(topic, value)
+    settings = {"bootstrap.servers": cluster, "auto.offset.reset": "earliest"}
+    got: list[int] = []
+    with Consumer(settings, value_deserializer=int) as consumer:
+        consumer.assign([(topic, 0)])
+        while len(got) < 2:
+            try:
+                got += [record.value for record in consumer.poll(PATIENCE_S)]
+            except DeserializationError as error:
+                assert got == [1]
+                consumer.seek(error.partition, error.offset + 1)
+    assert got == [1, 3]
