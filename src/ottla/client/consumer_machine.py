@@ -77,8 +77,6 @@ class ConsumerMachine:
         self.questions = OffsetQuestions(self.core, read_committed=read_committed)
         self.commits: GroupCommits | None = None
         if settings.group_id is not None:
-            if not settings.group_id:
-                raise ConfigError("group.id is empty: leave it out, or name the group")
             self.commits = GroupCommits(
                 self.core,
                 self._coordinators,

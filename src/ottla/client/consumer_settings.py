@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.base.errors import ConfigError
+from ottla.client.assignors.registry import assignors_named
 from ottla.client.settings import INT_MAX, ClientSettings, at_least, ineffective, one_of
 
 
@@ -38,3 +40,17 @@ class ConsumerSettings(ClientSettings):
     session_timeout_ms: int = at_least(45_000, 0)
     value_deserializer: Callable[[Any], Any] | None = None
     config_providers: str = ineffective("")
+
+    def validate(self) -> None:
+        ClientSettings.validate(self)  # no super(): slots make a new class of this one
+        if self.group_id == "":
+            raise ConfigError("group.id is empty: leave it out, or name the group")
+        if self.group_instance_id == "":
+            raise ConfigError("group.instance.id is empty: leave it out, or name the instance")
+        if self.group_protocol == "classic":
+            assignors_named(self.partition_assignment_strategy)
+            if self.heartbeat_interval_ms >= self.session_timeout_ms:
+                raise ConfigError(
+                    f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below"
+                    f" session.timeout.ms ({self.session_timeout_ms}); a third of it is usual"
+                )

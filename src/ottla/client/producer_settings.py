@@ -27,26 +27,26 @@ _IN_FLIGHT_IDEMPOTENT_MAX = 5
 class ProducerSettings(ClientSettings):
     acks: str = one_of("all", "all", "-1", "0", "1")
     batch_size: int = at_least(16_384, 0)
-    buffer_memory: int = at_least(33_554_432, 0)
+    buffer_memory: int = at_least(33_554_432, 0, LONG_MAX)
     compression_type: str = one_of("none", "none", "gzip", "snappy", "lz4", "zstd")
-    compression_gzip_level: int = -1
+    compression_gzip_level: int = at_least(-1, -1, 9)
     compression_lz4_level: int = at_least(9, 1, 17)
     compression_zstd_level: int = at_least(3, -131_072, 22)
     delivery_timeout_ms: int = at_least(120_000, 0, INT_MAX)
     enable_idempotence: bool | None = None
     key_serializer: Callable[[Any], bytes | None] | None = None
-    linger_ms: int = at_least(5, 0)
-    max_block_ms: int = at_least(60_000, 0)
+    linger_ms: int = at_least(5, 0, LONG_MAX)
+    max_block_ms: int = at_least(60_000, 0, LONG_MAX)
     max_in_flight_requests_per_connection: int = at_least(5, 1)
     max_request_size: int = at_least(1_048_576, 0)
-    metadata_max_idle_ms: int = at_least(300_000, 5_000)
+    metadata_max_idle_ms: int = at_least(300_000, 5_000, LONG_MAX)
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_availability_timeout_ms: int = at_least(0, 0)
     partitioner_class: Partitioner | str | None = None
     partitioner_ignore_keys: bool = False
     receive_buffer_bytes: int = at_least(32_768, -1)
     retries: int = at_least(INT_MAX, 0, INT_MAX)
-    transaction_timeout_ms: int = at_least(60_000, 0, LONG_MAX)
+    transaction_timeout_ms: int = at_least(60_000, 0)
     transaction_two_phase_commit_enable: bool = False
     transactional_id: str | None = None
     value_serializer: Callable[[Any], bytes | None] | None = None
@@ -80,10 +80,11 @@ class ProducerSettings(ClientSettings):
                 )
         elif self.transaction_two_phase_commit_enable:
             raise ConfigError("transaction.two.phase.commit.enable needs a transactional.id")
-        if isinstance(self.partitioner_class, str) and self.round_robin is False:
-            raise ConfigError(
-                f"partitioner.class={self.partitioner_class!r}: {ROUND_ROBIN} or a function"
-            )
+        own = self.partitioner_class
+        if own is not None and not callable(own) and not self.round_robin:
+            raise ConfigError(f"partitioner.class={own!r}: {ROUND_ROBIN} or a function")
+        if self.compression_gzip_level == 0:
+            raise ConfigError("compression.gzip.level=0: 1 to 9, or -1 for the usual, is needed")
 
     @property
     def round_robin(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,7 +40,7 @@ class Secret:
         return "[hidden]"
 
 
-def at_least(default: Any, low: float, high: float | None = None) -> Any:
+def at_least(default: Any, low: float, high: float = INT_MAX) -> Any:
     return dataclasses.field(default=default, metadata={"low": low, "high": high})
 
 
@@ -64,15 +64,15 @@ class ClientSettings:
     )
     client_rack: str = ""
     request_timeout_ms: int = at_least(30_000, 0)
-    metadata_max_age_ms: int = at_least(300_000, 0)
+    metadata_max_age_ms: int = at_least(300_000, 0, LONG_MAX)
     metadata_recovery_strategy: str = one_of("rebootstrap", "rebootstrap", "none")
     metadata_recovery_rebootstrap_trigger_ms: int = at_least(300_000, 0)
-    reconnect_backoff_ms: int = at_least(50, 0)
-    reconnect_backoff_max_ms: int = at_least(1_000, 0)
-    retry_backoff_ms: int = at_least(100, 0)
-    retry_backoff_max_ms: int = at_least(1_000, 0)
-    socket_connection_setup_timeout_ms: int = at_least(10_000, 0)
-    socket_connection_setup_timeout_max_ms: int = at_least(30_000, 0)
+    reconnect_backoff_ms: int = at_least(50, 0, LONG_MAX)
+    reconnect_backoff_max_ms: int = at_least(1_000, 0, LONG_MAX)
+    retry_backoff_ms: int = at_least(100, 0, LONG_MAX)
+    retry_backoff_max_ms: int = at_least(1_000, 0, LONG_MAX)
+    socket_connection_setup_timeout_ms: int = at_least(10_000, 0, LONG_MAX)
+    socket_connection_setup_timeout_max_ms: int = at_least(30_000, 0, LONG_MAX)
     connections_max_idle_ms: int = 540_000
     send_buffer_bytes: int = at_least(131_072, -1)
     receive_buffer_bytes: int = at_least(65_536, -1)
@@ -119,6 +119,18 @@ _ALIASES = {
     "ssl_key_location": "ssl_keyfile",
 }
 
+# Names of Java's client and of librdkafka for what is said otherwise here.
+_INSTEAD = {
+    "batch_num_messages": "batch.size",
+    "message_max_bytes": "max.request.size",
+    "message_timeout_ms": "delivery.timeout.ms",
+    "queue_buffering_max_kbytes": "buffer.memory",
+    "queue_buffering_max_ms": "linger.ms",
+    "sasl_jaas_config": "sasl.username and sasl.password",
+    "ssl_keystore_location": "ssl.certfile and ssl.keyfile, in PEM",
+    "ssl_truststore_location": "ssl.cafile, in PEM",
+}
+
 
 def kafka_name(field_name: str) -> str:
     return field_name.replace("_", ".")
@@ -126,13 +138,20 @@ def kafka_name(field_name: str) -> str:
 
 def read_settings(kind: type[S], given: Mapping[str, Any] | None, named: Mapping[str, Any]) -> S:
     """Settings of `kind` from a mapping and keyword arguments, in either spelling."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(
+            f"settings are a mapping or keyword arguments, not {type(given).__name__}:"
+            ' {"bootstrap.servers": "host:port"} or bootstrap_servers="host:port"'
+        )
     fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, value in [*(given or {}).items(), *named.items()]:
+        if not isinstance(name, str):
+            raise ConfigError(f"there is no setting {name!r}: names are texts")
         field_name = name.replace(".", "_")
         field_name = _ALIASES.get(field_name, field_name)
         if field_name not in fields:
-            raise ConfigError(_unknown(name, fields))
+            raise ConfigError(_unknown(name, field_name, kind))
         if field_name in values:
             raise ConfigError(f"{kafka_name(field_name)} is given twice")
         values[field_name] = _read(fields[field_name], value)
@@ -143,8 +162,20 @@ def read_settings(kind: type[S], given: Mapping[str, Any] | None, named: Mapping
     return settings
 
 
-def _unknown(name: str, fields: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name.replace(".", "_"), fields, n=1)
+def _unknown(name: str, field_name: str, kind: type[ClientSettings]) -> str:
+    # Loaded to say what else it may be; whoever makes no mistake has no need of them all.
+    from ottla.client.consumer_settings import ConsumerSettings  # noqa: PLC0415
+    from ottla.client.producer_settings import ProducerSettings  # noqa: PLC0415
+
+    fields = {field.name for field in dataclasses.fields(kind)}
+    if field_name in _INSTEAD:
+        return f"there is no setting {name}; it is {_INSTEAD[field_name]} here"
+    kinds = {"producer": ProducerSettings, "consumer": ConsumerSettings, "admin": AdminSettings}
+    for owner, other in kinds.items():
+        if field_name in {field.name for field in dataclasses.fields(other)}:
+            article = "an" if owner == "admin" else "a"
+            return f"there is no setting {name} here: {article} {owner} has it"
+    near = difflib.get_close_matches(field_name, fields, n=1)
     hint = f"; did you mean {kafka_name(near[0])}?" if near else ""
     return f"there is no setting {name}{hint}"
 
@@ -157,6 +188,10 @@ def _read(field: dataclasses.Field[Any], value: Any) -> Any:
             return None
         raise ConfigError(f"{name} cannot be None")
     read = _READERS.get(str(field.type).removesuffix(" | None"))
+    if str(field.type).startswith("Callable"):
+        read = _read_function
+    elif field.metadata.get("choices") and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # acks=1
     if read is not None:
         try:
             value = read(value)
@@ -197,7 +232,7 @@ def _read_int(value: Any) -> int:
         raise ValueError("a whole number is needed")
     try:
         return int(value)
-    except ValueError as cause:
+    except (TypeError, ValueError) as cause:
         raise ValueError("a whole number is needed") from cause
 
 
@@ -208,8 +243,18 @@ def _read_text(value: Any) -> str:
 
 
 def _read_texts(value: Any) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else list(value)
+    if isinstance(value, str):
+        value = value.split(",")
+    elif not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+        raise TypeError("a text, or a list of texts, is needed")
+    parts = list(value)
     return tuple(_read_text(part).strip() for part in parts if part)
+
+
+def _read_function(value: Any) -> Any:
+    if not callable(value):
+        raise TypeError("a function is needed")
+    return value
 
 
 def _read_secret(value: Any) -> Secret:

@@ -61,6 +61,20 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(name: str, near: str) -
         ({"partitioner_class": "Sticky"}, "RoundRobinPartitioner"),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl.username"),
         ({"bootstrap.servers": "h:2"}, "given twice"),
+        ({"acks": 2}, "acks=2: one of"),
+        ({"acks": True}, "a text is needed"),
+        ({"linger_ms": [1]}, "a whole number"),
+        ({"linger_ms": float("inf")}, "a whole number"),
+        ({"linger_ms": 10**30}, "at most"),
+        ({"request_timeout_ms": 1 << 31}, "at most"),
+        ({"transaction_timeout_ms": 1 << 31}, "at most"),
+        ({"compression_gzip_level": 10}, "at most 9"),
+        ({"compression_gzip_level": 0}, "1 to 9"),
+        ({"value_serializer": "org.apache.kafka.StringSerializer"}, "a function is needed"),
+        ({"partitioner_class": 5}, "RoundRobinPartitioner or a function"),
+        ({"group_id": "g"}, "a consumer has it"),
+        ({"ssl.truststore.location": "x"}, "ssl.cafile"),
+        ({"queue.buffering.max.ms": 1}, "linger.ms"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_would_be_right(
@@ -70,7 +84,36 @@ def test_a_wrong_value_is_refused_with_what_would_be_right(
         producer(**settings)
 
 
-@pytest.mark.parametrize("servers", ["h", "h:x", "h:0", "h:65536", ":1", "", []])
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"group_id": ""}, "group.id is empty"),
+        ({"group_instance_id": ""}, "group.instance.id is empty"),
+        ({"heartbeat_interval_ms": 45_000}, "below session.timeout.ms"),
+        ({"partition_assignment_strategy": "fair"}, "there are range"),
+        ({"partition_assignment_strategy": 5}, "a list of texts"),
+        ({"value_deserializer": 5}, "a function is needed"),
+        ({"fetch_max_bytes": 1 << 31}, "at most"),
+        ({"linger_ms": 5}, "a producer has it"),
+    ],
+)
+def test_a_consumers_wrong_values(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        read_settings(ConsumerSettings, {"bootstrap.servers": "h:1"}, settings)
+
+
+def test_settings_that_are_no_mapping_are_refused() -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers="):
+        read_settings(ProducerSettings, "localhost:9092", {})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="names are texts"):
+        read_settings(ProducerSettings, {1: 2}, {})  # type: ignore[dict-item]
+
+
+def test_numbers_are_taken_where_the_choice_is_one() -> None:
+    assert (producer(acks=1).acks_code, producer(acks=-1).acks_code) == (1, -1)
+
+
+@pytest.mark.parametrize("servers", ["h", "h:x", "h:0", "h:65536", ":1", "", [], 9092, {"h": 1}])
 def test_wrong_addresses_are_refused(servers: Any) -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         read_settings(AdminSettings, {"bootstrap.servers": servers}, {})

@@ -6,6 +6,7 @@ of all kinds of columns, read back from the encoded batches.
 from __future__ import annotations
 
 import datetime
+import mmap
 from typing import Any
 
 import numpy as np
@@ -244,3 +245,109 @@ def test_rules_follow_the_settings() -> None:
 
 def test_the_largest_window_stays_within_the_reach_of_arrow() -> None:
     assert sending.WINDOW_BYTES_MAX * 4 < np.iinfo(np.int32).max
+
+
+# -- types of other libraries ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series(["a", None, "b"], dtype=pl.Categorical),
+        pl.Series(["a", None, "b"], dtype=pl.Enum(["b", "a"])),
+        pd.Series(pd.Categorical(["a", None, "b"])),
+        pd.Series(["a", None, "b"], dtype="string"),
+        pa.array(["a", None, "b"]).dictionary_encode(),
+        pa.array(["a", None, "b"], pa.large_string()).dictionary_encode(),
+        pa.chunked_array(
+            [pa.array(["a", None]).dictionary_encode(), pa.array(["b"]).dictionary_encode()]
+        ),
+        pa.array(["a", None, "b"], pa.string_view()),
+        pa.array([b"a", None, b"b"], pa.binary_view()),
+        pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3]), pa.array(["a", None, "b"])),
+    ],
+    ids=lambda column: (
+        f"{type(column).__module__.partition('.')[0]}-{getattr(column, 'dtype', '')}"
+    ),
+)
+def test_texts_of_every_kind(column: Any) -> None:
+    frame: Any
+    if isinstance(column, pl.Series):
+        frame = pl.DataFrame({"value": column, "key": column})
+    elif isinstance(column, pd.Series):
+        frame = pd.DataFrame({"value": column, "key": column})
+    else:
+        frame = pa.table({"value": column, "key": column})
+    found = [record for records in sent(frame, key="key").values() for record in records]
+    assert {record.value: record.key for record in found} == {b"a": b"a", None: None, b"b": b"b"}
+
+
+@pytest.mark.parametrize(
+    ("times", "wanted"),
+    [
+        (pd.to_datetime(["2024-01-01T00:00:00.123456789", None]), [1704067200123, NOW_MS]),
+        (pd.to_datetime(["2024-01-01T02:00+02:00", None]), [1704067200000, NOW_MS]),
+        (pa.array([1_999_999, None], pa.timestamp("us", "Asia/Tokyo")), [1999, NOW_MS]),
+        (pa.array([7, None], pa.timestamp("s")), [7000, NOW_MS]),
+        (pa.array([1, None], pa.date32()), [86_400_000, NOW_MS]),
+        (pa.array([86_400_000, None], pa.date64()), [86_400_000, NOW_MS]),
+        (pa.array([5, None], pa.uint64()), [5, NOW_MS]),
+    ],
+)
+def test_times_of_every_kind(times: Any, wanted: list[int]) -> None:
+    """Parts of a millisecond are left out, zones have no say."""
+    table = pa.table({"value": ["a", "b"], "t": times})
+    [records] = sent(table, timestamp="t").values()
+    assert [record.timestamp for record in records] == wanted
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "reason"),
+    [
+        ({"t": pa.array([5, -1])}, {"timestamp": "t"}, "row 1 is of a time before 1970"),
+        ({"t": pa.array([1 << 63, 1], pa.uint64())}, {"timestamp": "t"}, "rows 0 to 1"),
+        ({"t": pa.array([1 << 60, 1], pa.timestamp("s"))}, {"timestamp": "t"}, "rows 0 to 1"),
+        ({"p": pa.array([1 << 63, 1], pa.uint64())}, {"partition_by": "p"}, "rows 0 to 1"),
+        (
+            {"h": pa.array([[{"key": b"\xff", "value": b""}], None])},
+            {"headers": "h"},
+            "rows 0 to 1.*UTF8",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_sent_is_told(
+    columns: dict[str, pa.Array], names: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(ColumnError, match=reason):
+        sent(pa.table({"value": ["a", "b"], **columns}), **names)
+
+
+def test_frames_that_are_no_tables_are_told() -> None:
+    with pytest.raises(ColumnError, match=r"collect\(\) it"):
+        as_table(pl.LazyFrame({"value": ["a"]}))
+    with pytest.raises(ColumnError, match="no Arrow table can be made of this DataFrame"):
+        as_table(pd.DataFrame({"value": ["a", b"b", 3]}))
+    assert sent(pd.DataFrame({"value": []})) == {}
+
+
+def test_values_far_behind_in_a_large_buffer() -> None:
+    """Beyond what 32 bits can point at; polars and pandas hand out such columns."""
+    space = mmap.mmap(-1, (1 << 31) + 100)  # not a page of it is touched but the last
+    space[-6:] = b"abcdef"
+    edges = np.array([(1 << 31) + 94, (1 << 31) + 97, (1 << 31) + 100])
+    far = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), 2, [None, pa.py_buffer(edges), pa.py_buffer(space)]
+    )
+    [records] = sent(pa.table({"value": far})).values()
+    assert values_of(records) == [b"abc", b"def"]
+
+
+def test_windows_are_short_where_rows_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "_WINDOW_BYTES_LIMIT", 1000)
+    values = ["x"] * 5000 + ["y" * 400] * 20
+    table = pa.table({"value": values})
+    one = encoder(table)
+    assert one._rows_of_window(0) > 100
+    assert one._rows_of_window(5000) == 2
+    [records] = sent(table).values()
+    assert values_of(records) == [value.encode() for value in values]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.base.ports import Buffer
 from ottla.client.columns.encode import Encoder, RecordStretch, RowColumns, cut_by_size
@@ -22,6 +23,7 @@ from ottla.client.columns.partitioning import partitions_of_keys
 from ottla.client.columns.table import HEADER_TYPE
 from ottla.client.errors import RecordTooLargeError
 from ottla.client.producer_settings import ProducerSettings
+from ottla.client.settings import INT_MAX
 from ottla.protocol.error_codes import MESSAGE_TOO_LARGE
 from ottla.records.batch_header import HEADER, HEADER_SIZE, LENGTH_END, MAGIC_V2
 from ottla.records.columns import Numbers
@@ -29,6 +31,7 @@ from ottla.records.compression import CODEC_NAMES, NONE, compress
 
 WINDOW_ROWS_MAX = 12_288
 WINDOW_BYTES_MAX = 16 * 1024 * 1024
+_WINDOW_BYTES_LIMIT = 4 * WINDOW_BYTES_MAX
 BATCH_BYTES = 256 * 1024
 """A table is there already: its batches need not be as small as those of records that come one by
 one. Larger ones are compressed better and cost the broker less."""
@@ -88,11 +91,17 @@ def as_table(given: Any) -> pa.Table:
         return given
     if isinstance(given, pa.RecordBatch):
         return pa.Table.from_batches([given])
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    if hasattr(given, "__dataframe__"):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    raise ColumnError(f"a {type(given).__name__} is no table: Arrow, pandas or polars is needed")
+    name = type(given).__name__
+    try:
+        if hasattr(given, "__arrow_c_stream__"):
+            return pa.table(given)
+        if hasattr(given, "__dataframe__"):
+            return pa.Table.from_pandas(given, preserve_index=False)
+    except pa.ArrowException as cause:
+        raise ColumnError(f"no Arrow table can be made of this {name}: {cause}") from cause
+    if hasattr(given, "collect"):
+        raise ColumnError(f"a {name} is no table yet: collect() it")
+    raise ColumnError(f"a {name} is no table: Arrow, pandas or polars is needed")
 
 
 class TableEncoder:
@@ -114,7 +123,8 @@ class TableEncoder:
         self._headers = _column(table, columns.headers)
         self._times = _column(table, columns.timestamp)
         self._by = _column(table, columns.partition_by)
-        self._check_types()
+        if self._rows:  # an empty frame of pandas has no types
+            self._check_types()
         used = (self._keys, self._values, self._headers)
         size = sum(column.nbytes for column in used if column is not None)
         mean_bytes = max(1, size // max(1, self._rows))
@@ -123,11 +133,22 @@ class TableEncoder:
     def batches(self, partition_count: int) -> Iterator[EncodedBatch]:
         first = 0
         while first < self._rows:
-            rows = min(self._window_rows, self._rows - first)
-            columns = self._window(first, rows)
-            partitions = self._partitions(first, rows, columns.keys, partition_count)
+            rows = self._rows_of_window(first)
+            try:
+                columns = self._window(first, rows)
+                partitions = self._partitions(first, rows, columns.keys, partition_count)
+            except pa.ArrowException as cause:
+                raise ColumnError(f"rows {first} to {first + rows - 1}: {cause}") from cause
             yield from self._encode(first, columns, partitions)
             first += rows
+
+    def _rows_of_window(self, first: int) -> int:
+        """Fewer than elsewhere in the table where rows are large."""
+        rows = min(self._window_rows, self._rows - first)
+        used = [one for one in (self._keys, self._values, self._headers) if one is not None]
+        while rows > 1 and sum(one.slice(first, rows).nbytes for one in used) > _WINDOW_BYTES_LIMIT:
+            rows //= 2
+        return rows
 
     # -- columns ---------------------------------------------------------------------------------
 
@@ -177,6 +198,11 @@ class TableEncoder:
         if times.null_count:
             times = times.fill_null(self._now_ms)
         found: Numbers = times.to_numpy()
+        if found.min() < 0:
+            row = first + int(found.argmin())
+            raise ColumnError(
+                f"timestamp={self._columns.timestamp!r}: row {row} is of a time before 1970"
+            )
         return found
 
     def _partitions(
@@ -269,15 +295,38 @@ def _column(table: pa.Table, name: str | None) -> pa.ChunkedArray | None:
         known = ", ".join(table.column_names)
         raise ColumnError(f"the table has {len(places)} columns {name!r}; there are {known}")
     column = table.column(places[0])
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        column = _without_dictionary(column)
     return column
+
+
+def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not _is_bytes(column.type.value_type):
+        return column.cast(column.type.value_type)
+    # Arrow has no such cast for the views of polars, and 32 bits may be too few for all values.
+    plain = pa.large_binary()
+    chunks = [one.dictionary.cast(plain).take(one.indices) for one in column.chunks]
+    return pa.chunked_array(chunks, plain)
 
 
 def _slice(column: pa.ChunkedArray, first: int, rows: int, kind: pa.DataType) -> pa.Array:
     chunks = column.slice(first, rows).chunks
-    arrays = [chunk if chunk.type == kind else chunk.cast(kind) for chunk in chunks]
+    arrays = [chunk if chunk.type == kind else _as_kind(chunk, kind) for chunk in chunks]
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _as_kind(chunk: pa.Array, kind: pa.DataType) -> pa.Array:
+    types = pa.types
+    if types.is_large_binary(chunk.type) or types.is_large_string(chunk.type):
+        edges = np.frombuffer(chunk.buffers()[1], np.int64)
+        if edges[chunk.offset + len(chunk)] > INT_MAX:
+            # It lies far behind in a large buffer: a copy begins at its own beginning.
+            chunk = chunk.take(pa.array(np.arange(len(chunk))))
+    # Parts of a millisecond are left out; else nothing may get lost.
+    is_finer = types.is_timestamp(chunk.type) and chunk.type.unit in ("us", "ns")
+    return chunk.cast(kind, safe=not is_finer)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -307,4 +356,5 @@ def _are_headers(kind: pa.DataType) -> bool:
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
+    types = pa.types
+    return bool(types.is_timestamp(kind) or types.is_date(kind) or types.is_integer(kind))
