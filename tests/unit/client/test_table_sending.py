@@ -316,7 +316,7 @@ def test_times_of_every_kind(times: Any, wanted: list[int]) -> None:
     ],
 )
 def test_a_value_that_cannot_be_sent_is_told(
-    columns: dict[str, pa.Array], names: dict[str, str], reason: str
+    columns: dict[str, pa.Array], names: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ColumnError, match=reason):
         sent(pa.table({"value": ["a", "b"], **columns}), **names)

@@ -144,7 +144,7 @@ class TableEncoder:
 
     def _rows_of_window(self, first: int) -> int:
         """Fewer than elsewhere in the table where rows are large."""
-        rows = min(self._window_rows, self._rows - first)
+        rows: int = min(self._window_rows, self._rows - first)
         used = [one for one in (self._keys, self._values, self._headers) if one is not None]
         while rows > 1 and sum(one.slice(first, rows).nbytes for one in used) > _WINDOW_BYTES_LIMIT:
             rows //= 2
