@@ -7,13 +7,15 @@ from __future__ import annotations
 import datetime
 import multiprocessing
 import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from ottla.client import Admin, Consumer, NewTopic, Producer
 from ottla.client.consumer_errors import DeserializationError
-from ottla.client.errors import BrokerError, ClosedError, UnknownTopicError
+from ottla.client.errors import BrokerError, ClientError, ClosedError, UnknownTopicError
 from tests.client.reading import stored
 
 PATIENCE_S = 60
@@ -171,6 +173,49 @@ def test_a_forked_child_is_told_to_make_its_own(cluster: str, topic: str) -> Non
     assert [one.value for one in stored(cluster, topic)] == [b"before", b"by its own", b"after"]
 
 
+class Interrupting:
+    """A socket at which Ctrl-C comes once, just after it has done what it was asked for."""
+
+    def __init__(self, sock: Any, method: str) -> None:
+        self._sock = sock
+        self._method = method
+        self.has_come = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._sock, name)
+        if name != self._method or self.has_come:
+            return found
+
+        def interrupted(*arguments: Any) -> Any:
+            done = found(*arguments)
+            if threading.current_thread() is not threading.main_thread():
+                return done
+            self.has_come = True
+            raise KeyboardInterrupt
+
+        return interrupted
+
+
+@pytest.mark.parametrize("method", ["recv_into", "send"])
+def test_ctrl_c_costs_a_connection_and_no_record(cluster: str, topic: str, method: str) -> None:
+    make_topic(cluster, topic)
+    sent: list[bytes] = []
+    with Producer(bootstrap_servers=cluster, linger_ms=0) as producer:
+        producer.send(topic, b"first").result(PATIENCE_S)
+        with producer._shell.lock:
+            links = [one.transport for one in producer._machine.core.nodes.connections.values()]
+            for link in links:
+                link.sock = Interrupting(link.sock, method)
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(link.sock.has_come for link in links):
+            assert time.monotonic() < deadline
+            sent.append(b"%d" % len(sent))
+            with suppress(KeyboardInterrupt):
+                producer.send(topic, sent[-1]).result(PATIENCE_S)
+        producer.send(topic, b"last").result(PATIENCE_S)
+    assert [one.value for one in stored(cluster, topic)] == [b"first", *sent, b"last"]
+
+
 def test_a_poison_pill_is_named_and_can_be_passed(cluster: str, topic: str) -> None:
     with Producer(bootstrap_servers=cluster) as producer:
         for value in (b"1", b"two", b"3"):
@@ -186,3 +231,29 @@ def test_a_poison_pill_is_named_and_can_be_passed(cluster: str, topic: str) -> N
                 assert got == [1]
                 consumer.seek(error.partition, error.offset + 1)
     assert got == [1, 3]
+
+
+def test_a_second_thread_that_polls_is_told(cluster: str, topic: str) -> None:
+    make_topic(cluster, topic)
+    said: list[Exception] = []
+    with Consumer(bootstrap_servers=cluster, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+
+        def poll_too() -> None:
+            while not said:
+                try:
+                    consumer.poll(0)
+                except ClientError as error:
+                    said.append(error)
+
+        other = threading.Thread(target=poll_too)
+        other.start()
+        deadline = time.monotonic() + PATIENCE_S
+        while not said and time.monotonic() < deadline:
+            with suppress(ClientError):
+                consumer.poll(0.2)
+        other.join(PATIENCE_S)
+        with Producer(bootstrap_servers=cluster) as producer:
+            producer.send(topic, b"x")
+        assert [record.value for record in consumer.poll(PATIENCE_S)] == [b"x"]
+    assert "another thread" in str(said[0])

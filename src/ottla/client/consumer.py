@@ -13,6 +13,7 @@ own calls.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,6 +48,7 @@ class Consumer(ConsumerCalls):
         read = read_settings(ConsumerSettings, settings, named)
         super().__init__(ConsumerMachine(read, chance, wall_ms, new_id))
         self._shell = PlainShell(self._machine.core, f"ottla-consumer-{read.client_id}")
+        self._poller: int | None = None  # the thread that is inside of poll
 
     # ------------------------------------------------------------------------- what to read
 
@@ -158,8 +160,15 @@ class Consumer(ConsumerCalls):
         """Runs callbacks and waits until `take` gives something."""
         machine, shell = self._machine, self._shell
         deadline_ms = monotonic_ms() + timeout_s * 1000.0
+        outer, this_thread = self._poller, threading.get_ident()
+        if outer not in (None, this_thread):
+            raise ClientError(
+                "another thread is inside of poll: a consumer belongs to one thread at a time, make"
+                " one for each"
+            )
         with self._changing():
             machine.begin_poll()
+        self._poller = this_thread
         try:
             while True:
                 with shell.lock:
@@ -179,6 +188,7 @@ class Consumer(ConsumerCalls):
                 except TimedOutError:
                     return None
         finally:
+            self._poller = outer
             with self._changing():
                 machine.end_poll()
 

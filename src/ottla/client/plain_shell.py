@@ -434,6 +434,13 @@ class PlainShell(HasLock):
             self._drop_socket(connection)
 
     def _write(self, connection: Connection) -> None:
+        try:
+            self._write_out(connection)
+        except (KeyboardInterrupt, SystemExit):
+            self._on_interrupted(connection)
+            raise
+
+    def _write_out(self, connection: Connection) -> None:
         link: Link | None = connection.transport
         if link is None or not link.is_open:
             return
@@ -474,6 +481,12 @@ class PlainShell(HasLock):
     def _on_broken(self, connection: Connection, error: OSError) -> None:
         self.core.on_lost(connection, str(error), monotonic_ms())
 
+    def _on_interrupted(self, connection: Connection) -> None:
+        """Ctrl-C in a caller's thread: whether bytes came or went is not known. What was asked is
+        asked again on another connection, as after any other that broke."""
+        self.core.on_lost(connection, "interrupted", monotonic_ms())
+        self.carry_out()
+
     def _write_queued(self, connection: Connection, link: Link) -> None:
         unsent = link.unsent
         while unsent:
@@ -506,15 +519,17 @@ class PlainShell(HasLock):
     def _read_once(self, connection: Connection, link: Link) -> bool:
         try:
             count = link.sock.recv_into(connection.frames.buffer())
+            if count == 0:
+                self.core.on_lost(connection, "the broker closed it", monotonic_ms())
+            else:
+                self.core.on_received(connection, count, monotonic_ms())
         except BlockingIOError:
             return False
         except OSError as error:
             self._on_broken(connection, error)
-            return True
-        if count == 0:
-            self.core.on_lost(connection, "the broker closed it", monotonic_ms())
-        else:
-            self.core.on_received(connection, count, monotonic_ms())
+        except (KeyboardInterrupt, SystemExit):
+            self._on_interrupted(connection)
+            raise
         return True
 
     def _drop_socket(self, connection: Connection) -> None:
