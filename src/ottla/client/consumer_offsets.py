@@ -71,18 +71,17 @@ class OffsetQuestions:
         return await self._ask(LIST_OFFSETS, list(wanted), fields, answers, deadline_ms)
 
     async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, tuple[int, int]], deadline_ms: float
+        self, epochs: Mapping[TopicPartition, int], deadline_ms: float
     ) -> dict[TopicPartition, EpochEnd]:
-        """Where an epoch ended in the leader's log; by partition: the leader's epoch as it is known
-        here, and the epoch in question."""
+        """Where an epoch ended in the leader's log, by partition."""
 
         def fields(keys: list[TopicPartition]) -> dict[str, Any]:
             def of(topic: str, partition: int) -> dict[str, Any]:
-                current, asked = epochs[topic, partition]
                 return {
                     "partition": partition,
-                    "current_leader_epoch": current,
-                    "leader_epoch": asked,
+                    # As it is known at this attempt: there may be yet another leader by now.
+                    "current_leader_epoch": self._core.cluster.leader_epoch_of(topic, partition),
+                    "leader_epoch": epochs[topic, partition],
                 }
 
             return {"replica_id": -1, "topics": by_topic(keys, "topic", of)}

@@ -217,7 +217,7 @@ class Positions:
         asked = {state: (state.leader_epoch, state.position_epoch) for state in states}
         try:
             ends = await self._questions.epoch_ends(
-                {state.key: epochs for state, epochs in asked.items()}, deadline_ms
+                {state.key: epoch for state, (_, epoch) in asked.items()}, deadline_ms
             )
         except UnsupportedByBrokerError:
             self._checks_epochs = False

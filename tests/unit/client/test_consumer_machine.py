@@ -203,6 +203,35 @@ def test_what_a_new_leader_lost_is_read_again() -> None:
     assert world.values(60_000) == [b"other"]
 
 
+def test_a_leader_after_the_next_one_is_asked_by_its_own_epoch_at_once() -> None:
+    world = reading(b"a", nodes=2)
+    assert world.values() == [b"a"]
+    log = world.log("t")
+    log.leader, log.epoch = 1, 1
+    log.append(b"b")
+
+    def refuse_the_old(request: Any, version: int) -> Any:
+        """While it is asked for the first time yet another leader takes over."""
+        log.leader, log.epoch = 0, 2
+        (topic,) = request.topics
+        (one,) = topic.partitions
+        if one.current_leader_epoch == log.epoch:
+            return None
+        refused = {
+            "error_code": codes.FENCED_LEADER_EPOCH,
+            "partition": one.partition,
+            "leader_epoch": -1,
+            "end_offset": -1,
+        }
+        return {
+            "throttle_time_ms": 0,
+            "topics": [{"topic": topic.topic, "partitions": [refused]}],
+        }
+
+    world.overrides[keys.OFFSET_FOR_LEADER_EPOCH] = refuse_the_old
+    assert world.values(5_000) == [b"b"]
+
+
 def test_what_a_new_leader_lost_is_told_where_nothing_is_guessed() -> None:
     world = reading(b"a", b"b", auto_offset_reset="none", nodes=2)
     world.machine.state_of(("t", 0)).seek(0)
