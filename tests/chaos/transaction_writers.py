@@ -10,10 +10,13 @@ does not want to go on with ends it too, and whoever started it starts it again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,21 +150,45 @@ class KafkaPythonWriter(Writer):
             linger_ms=0,
             reconnect_backoff_max_ms=500,
         )
-        producer.init_transactions()
+        with time_limit("init_transactions"):
+            producer.init_transactions()
         while self.going_on():
-            producer.begin_transaction()
-            futures = [
-                producer.send(self.task.topic, value, partition=partition)
-                for partition, value in self.next_values()
-            ]
-            for future in futures:
-                future.get(timeout=CALL_SECONDS_MAX)
-            committed = self.is_to_commit()
-            if committed:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
-            self.is_over(committed)
+            with time_limit("a transaction"):
+                self._one(producer)
+
+    def _one(self, producer: Any) -> None:
+        producer.begin_transaction()
+        futures = [
+            producer.send(self.task.topic, value, partition=partition)
+            for partition, value in self.next_values()
+        ]
+        for future in futures:
+            future.get(timeout=CALL_SECONDS_MAX)
+        committed = self.is_to_commit()
+        if committed:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+        self.is_over(committed)
+
+
+@contextlib.contextmanager
+def time_limit(what: str) -> Iterator[None]:
+    """Ends this process after a while: kafka-python was seen to wait without a limit for an end of
+    its transaction, with no request under way, when its coordinator had been away."""
+
+    def give_up() -> None:
+        sys.stderr.write(f"no end of {what}\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+    timer = threading.Timer(CALL_SECONDS_MAX, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class AiokafkaWriter(Writer):
