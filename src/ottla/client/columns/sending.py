@@ -8,6 +8,7 @@ Never sends anything. Always holds: rows of one partition stay in the order of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -125,10 +126,13 @@ class TableEncoder:
         self._by = _column(table, columns.partition_by)
         if self._rows:  # an empty frame of pandas has no types
             self._check_types()
-        used = (self._keys, self._values, self._headers)
-        size = sum(column.nbytes for column in used if column is not None)
+        columns_used = (self._keys, self._values, self._headers)
+        self._used = [column for column in columns_used if column is not None]
+        size = sum(column.nbytes for column in self._used)
         mean_bytes = max(1, size // max(1, self._rows))
         self._window_rows = max(1, min(WINDOW_ROWS_MAX, WINDOW_BYTES_MAX // mean_bytes))
+        largest_bytes = sum(map(_largest_bytes, self._used))
+        self._is_even = largest_bytes * self._window_rows <= _WINDOW_BYTES_LIMIT
 
     def batches(self, partition_count: int) -> Iterator[EncodedBatch]:
         first = 0
@@ -145,10 +149,13 @@ class TableEncoder:
     def _rows_of_window(self, first: int) -> int:
         """Fewer than elsewhere in the table where rows are large."""
         rows: int = min(self._window_rows, self._rows - first)
-        used = [one for one in (self._keys, self._values, self._headers) if one is not None]
-        while rows > 1 and sum(one.slice(first, rows).nbytes for one in used) > _WINDOW_BYTES_LIMIT:
-            rows //= 2
+        if not self._is_even:
+            while rows > 1 and self._bytes_of(first, rows) > _WINDOW_BYTES_LIMIT:
+                rows //= 2
         return rows
+
+    def _bytes_of(self, first: int, rows: int) -> int:
+        return sum(column.slice(first, rows).nbytes for column in self._used)
 
     # -- columns ---------------------------------------------------------------------------------
 
@@ -309,6 +316,14 @@ def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     plain = pa.large_binary()
     chunks = [one.dictionary.cast(plain).take(one.indices) for one in column.chunks]
     return pa.chunked_array(chunks, plain)
+
+
+def _largest_bytes(column: pa.ChunkedArray) -> float:
+    """Of one row; without an end where that takes long to find out."""
+    types, kind = pa.types, column.type
+    if types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind):
+        return pc.max(pc.binary_length(column)).as_py() or 0
+    return math.inf
 
 
 def _slice(column: pa.ChunkedArray, first: int, rows: int, kind: pa.DataType) -> pa.Array:
