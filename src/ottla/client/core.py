@@ -175,16 +175,22 @@ class Core:
     def least_loaded(self) -> int:
         """Whom to ask what anybody can answer: the idlest that is connected, else one to try."""
         best, best_load = None, None
-        for (node_id, purpose), connection in self.nodes.connections.items():
-            if purpose == DATA and connection.state == READY:
+        # A broker that starts again takes connections before the others tell of it: nobody can be
+        # asked who is not in the newest metadata.
+        connected = {
+            node_id: connection
+            for (node_id, purpose), connection in self.nodes.connections.items()
+            if purpose == DATA and (node_id in self.cluster.brokers or node_id in self._bootstrap)
+        }
+        for node_id, connection in connected.items():
+            if connection.state == READY:
                 load = len(connection.in_flight)
                 if best_load is None or load < best_load:
                     best, best_load = node_id, load
         if best is not None:
             return best
-        for node_id, purpose in self.nodes.connections:
-            if purpose == DATA:
-                return node_id
+        if connected:
+            return next(iter(connected))
         known = list(self.cluster.brokers)
         first = int(self.chance() * len(known))
         candidates = known[first:] + known[:first] + list(self._bootstrap)

@@ -98,6 +98,8 @@ class Fetcher:
             else:
                 self._is_stale = True  # until there is a connection
                 self._look_again_later()
+                if node_id not in self._core.cluster.brokers:
+                    self._core.metadata.request_update()
 
     def _look_again_later(self) -> None:
         """A broker that could not be reached is tried again after its backoff, unasked."""

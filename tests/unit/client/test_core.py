@@ -229,3 +229,25 @@ def test_what_cannot_be_encoded_fails_alone() -> None:
 def test_an_unknown_node_is_refused_at_once() -> None:
     here = world({})
     assert isinstance(here.core.request(7, HEARTBEAT, {}).error(), NoBrokerError)
+
+
+def test_who_is_no_broker_any_more_is_not_asked_for_metadata() -> None:
+    """A broker that starts again takes connections before the others tell of it."""
+    nodes = 2
+    here = world(
+        {
+            METADATA: lambda request, version: metadata({"t": [0]}, nodes),
+            HEARTBEAT: lambda request, version: {"throttle_time_ms": 0, "error_code": 0},
+        }
+    )
+    here.run(here.core.metadata.topic("t", 2000))
+    beat = here.core.request(1, HEARTBEAT, BEAT)
+    here.settle()
+    assert beat.error() is None
+    here.cut(FIRST_PORT)
+    nodes = 1
+    for _ in range(3):
+        update = here.core.metadata.next_update()
+        here.advance(5_000)
+        assert update.done, "broker 1 answers, which is none any more by its own words"
+    assert list(here.core.cluster.brokers) == [0]
