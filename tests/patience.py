@@ -8,6 +8,9 @@ from __future__ import annotations
 
 SECONDS_MAX = 120.0
 
+HEAL_SECONDS_MAX = 400.0
+"""After faults: longer than any client goes on trying, which is five minutes."""
+
 SESSION_MS = 60_000
 """Of members that nobody may take for dead."""
 

@@ -20,7 +20,7 @@ from tests.chaos.cluster_checker import Ack, Read
 from tests.chaos.cluster_writers import KINDS
 from tests.cluster.waiting import until
 from tests.compat.nodes import REPOSITORY, kafka_jars
-from tests.patience import SECONDS_MAX
+from tests.patience import HEAL_SECONDS_MAX, SECONDS_MAX
 
 JAVA = "java"
 JAVA_PER_S = 50
@@ -100,8 +100,8 @@ class WriterProcess:
         self._process.stdin.close()
         if self.kind == JAVA:
             self._process.terminate()
-        self._process.wait(SECONDS_MAX)
-        self._thread.join(SECONDS_MAX)
+        self._process.wait(HEAL_SECONDS_MAX)
+        self._thread.join(HEAL_SECONDS_MAX)
 
     def close(self) -> None:
         if self._process.poll() is None:
@@ -126,13 +126,23 @@ class Reader(threading.Thread):
         self.failed: list[str] = []
         self.stopping = threading.Event()
 
+    def run(self) -> None:
+        try:
+            self.read()
+        except Exception as failure:  # a thread that dies tells nobody
+            self.failed.append(repr(failure))
+            raise
+
+    def read(self) -> None:
+        """Until it is to stop."""
+
     def take(self, topic: str, offset: int, value: bytes) -> None:
         writer, _, number = value.decode().partition(".")
         self.reads.append(Read(self.name, writer, int(number), self.topics.index(topic), offset))
 
 
 class ConfluentReader(Reader):
-    def run(self) -> None:
+    def read(self) -> None:
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -157,7 +167,7 @@ class ConfluentReader(Reader):
 
 
 class OttlaReader(Reader):
-    def run(self) -> None:
+    def read(self) -> None:
         with Consumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([(topic, 0) for topic in self.topics])
             while not self.stopping.is_set():
@@ -178,7 +188,7 @@ def read_finally(bootstrap: str, count: int) -> list[Read]:
                 reader.take(record.topic, record.offset, bytes(record.value))
             return len(reader.reads) >= sum(ends.values())
 
-        until(all_read, "everything is read again")
+        until(all_read, "everything is read again", HEAL_SECONDS_MAX)
     return reader.reads
 
 

@@ -13,13 +13,14 @@ import contextlib
 import os
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from ottla.client import Admin
 from ottla.client.admin_values import NewTopic
-from tests.chaos.cluster_checker import History, anomalies
+from tests.chaos.cluster_checker import History, Read, anomalies
 from tests.chaos.cluster_load import (
     JAVA,
     PYTHON_KINDS,
@@ -33,8 +34,7 @@ from tests.chaos.cluster_load import (
 from tests.chaos.cluster_world import World
 from tests.chaos.divided_world import DividedWorld
 from tests.chaos.troubled_cluster import TroubledCluster
-from tests.cluster.waiting import until
-from tests.patience import SECONDS_MAX
+from tests.patience import HEAL_SECONDS_MAX
 from tests.seeds import seed_for
 
 SECONDS = float(os.environ.get("OTTLA_CLUSTER_CHAOS_SECONDS", "60"))
@@ -76,17 +76,31 @@ def test_nothing_acknowledged_is_lost_whatever_happens(
         for writer in writers:
             writer.finish()
         history.final = read_finally(world.bootstrap, len(KINDS))
-        until(
-            lambda: all(len(reader.reads) >= len(history.final) for reader in readers),
-            f"all read everything, {told}",
-        )
+        until_all_read(readers, history.final, told)
         for reader in readers:
             reader.stopping.set()
-            reader.join(SECONDS_MAX)
+            reader.join(HEAL_SECONDS_MAX)
             assert not reader.failed, f"{reader.failed}, {told}"
             history.reads += reader.reads
         assert anomalies(history)[:10] == [], told
         world.until_alike([topic_of(number) for number in range(len(KINDS))])
+
+
+def until_all_read(readers: list[Reader], final: list[Read], told: str) -> None:
+    wanted = Counter(read.partition for read in final)
+
+    def said(reader: Reader) -> str:
+        found = Counter(read.partition for read in list(reader.reads))
+        missing = {place: (found[place], count) for place, count in wanted.items()}
+        return f"{reader.name} {reader.is_alive()} {reader.failed} {missing}"
+
+    deadline = time.monotonic() + HEAL_SECONDS_MAX
+    while any(len(reader.reads) < len(final) for reader in readers):
+        assert time.monotonic() < deadline, f"{[said(reader) for reader in readers]}, {told}"
+        assert not any(reader.failed for reader in readers), (
+            f"{[said(reader) for reader in readers]}, {told}"
+        )
+        time.sleep(0.05)
 
 
 def create_topics(world: TroubledCluster) -> None:
@@ -101,7 +115,7 @@ def create_topics(world: TroubledCluster) -> None:
 
 
 def until_all_write(writers: list[WriterProcess], before: list[int], told: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + HEAL_SECONDS_MAX
     while any(one.acked <= count for one, count in zip(writers, before, strict=True)):
         silent = [
             one.last_words()

@@ -11,6 +11,7 @@ from typing import Self
 
 from ottla.client import Admin
 from tests.cluster.waiting import until
+from tests.patience import HEAL_SECONDS_MAX
 
 BROKERS = (1, 2, 3)
 SESSION_MS = 6_000
@@ -61,14 +62,15 @@ class TroubledCluster(ABC):
                     for name in topics
                 )
 
-            until(whole, f"everybody in sync after {self.faults}")
+            until(whole, f"everybody in sync after {self.faults}", HEAL_SECONDS_MAX)
 
     def until_alike(self, topics: list[str]) -> None:
         def alike(topic: str) -> bool:
             return len({self._bytes_of(broker, topic) for broker in BROKERS}) == 1
 
         for topic in topics:
-            until(partial(alike, topic), f"{topic} is the same everywhere after {self.faults}")
+            told = f"{topic} is the same everywhere after {self.faults}"
+            until(partial(alike, topic), told, HEAL_SECONDS_MAX)
 
     def _bytes_of(self, broker: int, topic: str) -> bytes:
         directory = self.data_of(broker) / f"{topic}-0"
