@@ -48,7 +48,9 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-def test_a_record_that_cannot_be_is_refused_and_the_next_one_goes(cluster: str, topic: str) -> None:
+def test_a_record_that_cannot_be_is_refused_and_the_next_one_goes(
+    cluster: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     make_topic(cluster, topic)
     with Producer(bootstrap_servers=cluster, linger_ms=0) as producer:
         for number, (given, kind, reason) in enumerate(WRONG):
@@ -57,6 +59,7 @@ def test_a_record_that_cannot_be_is_refused_and_the_next_one_goes(cluster: str, 
             assert producer.send(topic, b"%d" % number).result(PATIENCE_S).offset == number
         with pytest.raises(TypeError, match="a topic has a name"):
             producer.partitions_for(5)  # type: ignore[arg-type]
+        assert "background" not in caplog.text, "who calls is told; nobody else need be"
         headers = {"a": b"1", "none": None, "view": memoryview(b"2")}
         producer.send(topic, b"last", headers=headers).result(PATIENCE_S)  # type: ignore[arg-type]
         producer.send(topic, b"more", headers=iter([("b", b"3")])).result(  # type: ignore[arg-type]

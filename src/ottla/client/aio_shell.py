@@ -18,7 +18,7 @@ from ottla.client.clock import monotonic_ms
 from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
 from ottla.client.errors import ClosedError
-from ottla.client.pending import Cancelled, Pending
+from ottla.client.pending import Cancelled, Pending, heard
 from ottla.client.tls import tls_context, tls_error
 
 T = TypeVar("T")
@@ -57,6 +57,7 @@ class AioShell:
             raise ClosedError("the client is closed")
         self.enter()
         flow = self.core.spawn(coroutine)
+        flow.when_done(heard)
         self.leave()
         try:
             return await self.wait(flow)

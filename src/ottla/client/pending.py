@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
-from ottla.base.errors import check
+from ottla.base.errors import OttlaError, check
 
 T = TypeVar("T")
 logger = logging.getLogger("ottla.client")
@@ -76,6 +76,10 @@ class Pending(Generic[T]):
             callback(self)
 
 
+def heard(pending: Pending[Any]) -> None:
+    """As a callback: somebody will ask how it ended."""
+
+
 def settled(value: T) -> Pending[T]:
     pending: Pending[T] = Pending()
     pending.resolve(value)
@@ -118,7 +122,8 @@ class Flow(Pending[T]):
         except StopIteration as end:
             self.resolve(end.value)
         except (Exception, Cancelled) as error:
-            if self._callbacks is None and not isinstance(error, Cancelled):
+            # Errors on purpose are for whoever will ask; a defect that nobody waits for must show.
+            if self._callbacks is None and not isinstance(error, Cancelled | OttlaError):
                 logger.exception("a background flow of the client failed", exc_info=error)
             self.fail(error)
         except BaseException as error:

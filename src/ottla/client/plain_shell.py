@@ -28,7 +28,7 @@ from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
 from ottla.client.errors import ClosedError, TimedOutError, TlsError
 from ottla.client.forks import ForkedLock, HasLock, alive
-from ottla.client.pending import Cancelled, Pending
+from ottla.client.pending import Cancelled, Pending, heard
 from ottla.client.plain_link import HOVER_MS, PARK_MS, UNWATCHED, Link
 from ottla.client.settings import ClientSettings
 
@@ -118,6 +118,7 @@ class PlainShell(HasLock):
                 coroutine.close()
                 raise ClosedError("the client is closed")
             flow = self.core.spawn(coroutine)
+            flow.when_done(heard)
         finally:
             self.leave()
         try:
