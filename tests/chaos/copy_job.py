@@ -1,4 +1,5 @@
-"""The copy job that tests of transactions kill: `transaction_copier`, started again when gone."""
+"""The copy job that tests of transactions kill, started again when gone: `transaction_copier`, or
+Kafka's TransactionalMessageCopier."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.compat.confluent import new_name
-from tests.compat.nodes import wait_until
+from tests.compat.nodes import java, wait_until
 
 COPIER = Path(__file__).with_name("transaction_copier.py")
+KAFKAS_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 
 
 class Brokers(Protocol):
@@ -22,6 +24,9 @@ class Brokers(Protocol):
 
 class Job:
     """`name` is its group and its transactional id; what it says goes to a file in `directory`."""
+
+    moment_s_max = 1.5
+    """Within this time it is at work."""
 
     def __init__(
         self, brokers: Brokers, source: str, target: str, dice: random.Random, directory: Path
@@ -59,3 +64,23 @@ class Job:
         except AssertionError as late:
             said = self.log_path.read_text(errors="replace")[-2000:]
             raise AssertionError(f"{late}; the job said {said!r}") from None
+
+
+class KafkasJob(Job):
+    """Each life copies what the source had when it came, and aborts one transaction in three.
+
+    As a member of a group, so that one life is for all partitions: a JVM takes its time to begin.
+    """
+
+    moment_s_max = 5.0
+
+    def _command(self) -> list[str]:
+        source, target, name = self._arguments
+        return [
+            *java(KAFKAS_COPIER, heap="128m"),
+            *("--broker-list", self._brokers.bootstrap),
+            *("--input-topic", source, "--input-partition", "-1"),  # of no meaning in a group
+            *("--group-mode", "--use-group-metadata"),
+            *("--output-topic", target, "--transactional-id", name, "--consumer-group", name),
+            *("--transaction-size", "2", "--enable-random-aborts"),
+        ]

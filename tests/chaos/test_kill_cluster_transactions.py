@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from ottla.client import Admin
 from ottla.runtime.key_hash import key_hash
 from ottla.testing import Cluster
-from tests.chaos.copy_job import Job
+from tests.chaos.copy_job import Job, KafkasJob
 from tests.chaos.nothing_open import until_nothing_is_open
 from tests.compat.confluent import new_name, producer, read, send
 from tests.seeds import seed_for
@@ -36,6 +36,9 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 VICTIMS = ("job", "leader", "transactions", "group", "all")
+# Its lives are short and begin with a JVM: there are fewer of them.
+KAFKAS_VICTIMS = ("transactions", "job", "group", "leader", "all")
+KAFKAS_KILLS = max(2, KILLS // 5)
 
 
 @pytest.fixture
@@ -45,14 +48,14 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Chaos:
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, kind: type[Job] = Job) -> None:
         self._cluster = cluster
-        self._dice = random.Random(seed_for("kill transactions in a cluster"))
+        self._dice = random.Random(seed_for(f"kill transactions in a cluster {kind.__name__}"))
         self.source, self.target = new_name("source"), new_name("target")
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             for topic in (self.source, self.target):
                 admin.create_topic(topic, partitions=PARTITIONS)
-        self.job = Job(cluster, self.source, self.target, self._dice, directory)
+        self.job = kind(cluster, self.source, self.target, self._dice, directory)
         self.sent = 0
 
     def feed(self) -> None:
@@ -68,7 +71,7 @@ class Chaos:
     def strike(self, who: str) -> None:
         """After a random moment of work; whoever was killed is started again after another."""
         self.job.keep_going()
-        time.sleep(self._dice.uniform(0.05, 1.5))
+        time.sleep(self._dice.uniform(0.05, self.job.moment_s_max))
         if who == "job":
             self.job.kill()
             return
@@ -108,6 +111,14 @@ def test_row_65_in_a_cluster_each_record_is_copied_once_whoever_dies(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     everything_is_copied(cluster, Chaos(cluster, tmp_path), victims_of(VICTIMS, KILLS))
+
+
+def test_kafkas_copier_copies_each_record_once_whoever_dies(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """TransactionalMessageCopier, which aborts at random too, for one partition after the other."""
+    victims = victims_of(KAFKAS_VICTIMS, KAFKAS_KILLS)
+    everything_is_copied(cluster, Chaos(cluster, tmp_path, KafkasJob), victims)
 
 
 def victims_of(kinds: Sequence[str], count: int) -> list[str]:
