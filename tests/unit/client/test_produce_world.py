@@ -172,20 +172,22 @@ def _put_back_behind(lane: Lane, batch: ProducerBatch) -> None:
     lane.waiting.append(batch)
 
 
-PLANTED: dict[str, tuple[str, Any]] = {
-    "more in flight than brokers remember": ("_is_far_ahead", lambda lane: False),
-    "a second batch before the first of an epoch": ("_is_first_of_epoch", lambda lane: False),
-    "a new epoch for what may be stored": ("settle_gap", _settle_gap_at_once),
-    "what is sent again goes to the end": ("put_back", _put_back_behind),
-    "a gap is left as it is": ("settle_gap", lambda lane: False),
+# Each with a seed that finds it. Where a change of the producer makes that one find it no more, the
+# others are tried, which takes seconds: then put a new one here.
+PLANTED: dict[str, tuple[str, Any, int]] = {
+    "more in flight than brokers remember": ("_is_far_ahead", lambda lane: False, 45),
+    "a second batch before the first of an epoch": ("_is_first_of_epoch", lambda lane: False, 8),
+    "a new epoch for what may be stored": ("settle_gap", _settle_gap_at_once, 53),
+    "what is sent again goes to the end": ("put_back", _put_back_behind, 70),
+    "a gap is left as it is": ("settle_gap", lambda lane: False, 0),
 }
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, broken = PLANTED[bug]
+    name, broken, first_seed = PLANTED[bug]
     monkeypatch.setattr(Lane, name, broken)
-    for seed in range(100):
+    for seed in (first_seed, *range(300)):
         story = Story(seed, 0.6, linger_ms=0, batch_size=200, delivery_timeout_ms=40_000)
         try:
             story.run(100)
