@@ -19,7 +19,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 # Processes that run the tests; one would leave the other cores idle while it waits for a JVM.
 JOBS ?= 2
 
-.PHONY: help setup run test-setup test unit compat lint format bench bench-clients chaos sim kafka-jars kcat \
+.PHONY: help setup run test-setup test unit compat lint format bench bench-clients bench-spark chaos sim kafka-jars kcat \
 	coverage-table lock wheel clean
 
 help: ## This list
@@ -107,6 +107,7 @@ chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, 
 		OTTLA_TRANSACTION_CHAOS_ROUNDS=200 \
 		OTTLA_SPARK_FULL=1 OTTLA_CLIENT_THREE=1 OTTLA_CLUSTER_CHAOS_SECONDS=1800 \
 		$(BIN)/python -m pytest tests/chaos tests/client tests/spark/test_crashes.py \
+		tests/chaos/spark/{executors,clusters,projects,stock}.py \
 		tests/unit/client/test_produce_world.py $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
@@ -114,6 +115,9 @@ bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one sh
 
 bench-clients: test-setup ## Our Python client against the others, on one broker (QUICK=1: a tenth)
 	@$(BIN)/python -m bench.by_client $(if $(QUICK),--quick) $(ARGS)
+
+bench-spark: test-setup ## Our Spark source and sink against Spark's stock connector on Kafka (QUICK=1: minutes)
+	@$(BIN)/python -m bench.spark $(if $(QUICK),--quick) $(ARGS)
 
 # ------------------------------------------------------------------------------------ maintenance
 coverage-table: setup ## Write docs/reference/api-coverage.md anew from the handlers

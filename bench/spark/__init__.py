@@ -1,0 +1,1 @@
+"""Our source and sink on Ottla against Spark's stock connector on Apache Kafka."""

@@ -1,0 +1,151 @@
+"""`python -m bench.spark`: our source and sink on Ottla against the stock connector on Kafka.
+
+One machine, one run, one Spark session (local[2], warm), 1 KB rows; sides take turns, and the
+median of the rounds counts. What a micro-batch costs is measured against an empty Python source and
+sink, in a session with Spark's own checkpoint files and in one with ours (`--tuned` is the second).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from bench.brokers import SHARED_SETTINGS, Kafka, Ottla
+from bench.errors import BenchError
+from bench.kafka_jars import REPOSITORY
+from bench.spark.cases import Bench, Figures, Side
+from bench.spark.connector import connector_jars
+from bench.spark.session import open_session
+
+OURS, STOCK = "ottla", "stock"
+# What is wanted of ours divided by theirs.
+AT_LEAST, AT_MOST = "at least", "at most"
+
+
+def show(title: str, figure: str, ours: float, theirs: float, bound: str, limit: float) -> None:
+    ratio = ours / theirs
+    holds = ratio >= limit if bound == AT_LEAST else ratio <= limit
+    verdict = f"{bound} {limit:g}: {'yes' if holds else 'no'}"
+    print(f"{title:<34}{figure:<20}{ratio:6.2f}  {verdict:<18}{ours:,.2f} : {theirs:,.2f}")
+    sys.stdout.flush()
+
+
+def show_bound(title: str, figure: str, found: float, limit: float) -> None:
+    verdict = f"{AT_MOST} {limit:g}: {'yes' if found <= limit else 'no'}"
+    print(f"{title:<34}{figure:<20}{found:6.2f}  {verdict}")
+    sys.stdout.flush()
+
+
+def middle(rounds: list[Figures], figure: str) -> float:
+    return median(one[figure] for one in rounds)
+
+
+def throughput(bench: Bench, sides: dict[str, Side], rows: int, rounds: int) -> None:
+    for side in sides.values():
+        bench.fill(side, "rows", rows)
+    cases: dict[str, Callable[[Side], Figures]] = {
+        "batch read": lambda side: bench.batch_read(side, "rows", rows),
+        "streaming read, available now": lambda side: bench.stream_read(side, "rows", rows),
+        "streaming write, exactly once": lambda side: bench.stream_write(side, rows),
+    }
+    for title, case in cases.items():
+        found: dict[str, list[Figures]] = {label: [] for label in sides}
+        for round_number in range(rounds + 1):
+            for label, side in sides.items():
+                figures = case(side)
+                if round_number:  # the first is warm-up
+                    found[label].append(figures)
+        for figure, bound in (("rows_per_s", AT_LEAST), ("cpu_s_per_million", AT_MOST)):
+            ours, stock = (middle(found[label], figure) for label in (OURS, STOCK))
+            show(title, figure, ours, stock, bound, 1.0)
+
+
+def fixed_cost(directory: Path, batches: int, is_tuned: bool) -> None:
+    """In a process of its own: whose checkpoint files a session writes cannot be changed."""
+    arguments = ["--batches", str(batches), *(["--tuned"] if is_tuned else [])]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.spark", "--fixed-cost", str(directory), *arguments],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BenchError("the fixed cost was not measured")
+    found = json.loads(done.stdout.splitlines()[-1])
+    title = f"a micro-batch, {'tuned' if is_tuned else 'default'}"
+    show(title, "batch_ms", found[OURS]["batch_ms"], found["empty"]["batch_ms"], AT_MOST, 1.3)
+    for figure in ("growth", "memory_growth"):
+        show_bound(f"{title}, {batches} batches", figure, found[OURS][figure], 1.3)
+
+
+def measure_fixed_cost(directory: Path, batches: int, is_tuned: bool) -> None:
+    with Ottla(directory / "ottla", SHARED_SETTINGS) as broker:
+        broker.start()
+        spark = open_session(directory, [], is_tuned=is_tuned)
+        bench = Bench(spark, directory)
+        ours = Side(OURS, "ottla", broker)
+        bench.empty_batches(30)
+        bench.our_batches(ours, 30)
+        empty = bench.empty_batches(min(batches, 300))
+        found = {"empty": empty, OURS: bench.our_batches(ours, batches)}
+        spark.stop()
+    print(json.dumps(found))
+
+
+def measure(directory: Path, options: argparse.Namespace) -> None:
+    rows, rounds = (200_000, 1) if options.quick else (1_000_000, 3)
+    jars = connector_jars()
+    with (
+        Ottla(directory / "ottla", SHARED_SETTINGS) as ottla,
+        Kafka(directory / "kafka", SHARED_SETTINGS) as kafka,
+    ):
+        ottla.start()
+        kafka.start()
+        spark = open_session(directory, jars, is_tuned=True)
+        bench = Bench(spark, directory)
+        sides = {STOCK: Side(STOCK, "kafka", kafka), OURS: Side(OURS, "ottla", ottla)}
+        throughput(bench, sides, options.rows or rows, rounds)
+        seconds = 20 if options.quick else 60
+        found = bench.latency(sides[OURS], seconds)
+        show_bound("topic to topic, 1 s trigger", "p50_s", found["p50_s"], 1.2)
+        spark.stop()
+    for is_tuned in (False, True):
+        place = directory / ("tuned" if is_tuned else "default")
+        place.mkdir()
+        fixed_cost(place, options.batches or (100 if options.quick else 2_000), is_tuned)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("bench.spark", description=__doc__)
+    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")))
+    parser.add_argument("--rows", type=int, help="of each side, instead of 1,000,000")
+    parser.add_argument("--batches", type=int, help="of the fixed cost, instead of 2,000")
+    parser.add_argument("--fixed-cost", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--tuned", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    try:
+        if options.fixed_cost is not None:
+            measure_fixed_cost(options.fixed_cost, options.batches, options.tuned)
+            return 0
+        directory = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+        try:
+            measure(directory, options)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

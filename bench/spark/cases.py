@@ -1,0 +1,247 @@
+"""The cases: rows through a connector, what a micro-batch costs, how late rows come.
+
+Each gives the figures of one round. Rows are of 1 KB, topics have two partitions.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import confluent_kafka as ck
+
+from bench.brokers import Broker
+from bench.errors import BenchError
+from bench.percentiles import percentile
+from bench.processes import resident_bytes
+from bench.spark.empty import NAME, EmptySource
+from bench.spark.session import jvm_pid, tree_cpu_seconds
+from bench.topics import create_topic
+
+ROW_BYTES = 1_000
+PARTITIONS = 2
+QUERY_SECONDS_MAX = 3_600
+LATENCY_ROWS_PER_S = 100
+
+Figures = dict[str, float]
+
+
+@dataclass(slots=True)
+class Side:
+    """A connector under its name in Spark, and the broker that it talks to."""
+
+    label: str
+    format: str
+    broker: Broker
+
+    def options(self, **more: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.broker.bootstrap, **more}
+
+
+class Bench:
+    def __init__(self, spark: Any, directory: Path) -> None:
+        self.spark = spark
+        self.directory = directory
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def fill(self, side: Side, topic: str, rows: int) -> None:
+        """Values that nothing compresses, over the partitions in turn."""
+        create_topic(side.broker.bootstrap, topic, PARTITIONS)
+        producer = ck.Producer(
+            {
+                "bootstrap.servers": side.broker.bootstrap,
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 200_000,
+            }
+        )
+        values = [os.urandom(ROW_BYTES) for _ in range(1_000)]
+        for number in range(rows):
+            value, key = values[number % len(values)], b"%d" % number
+            while True:
+                try:
+                    producer.produce(topic, value, key, partition=number % PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        if producer.flush(300):
+            raise BenchError(f"{topic} was not filled in time")
+
+    def rows_on_disk(self, rows: int) -> Path:
+        """What the cases that write read: files, the same for both."""
+        path = self.directory / f"rows-{rows}"
+        if not path.exists():
+            made = self.spark.range(rows, numPartitions=PARTITIONS).selectExpr(
+                "CAST(id AS STRING) AS key", f"lpad(CAST(id AS STRING), {ROW_BYTES}, 'x') AS value"
+            )
+            made.write.parquet(str(path))
+        return path
+
+    def batch_read(self, side: Side, topic: str, rows: int) -> Figures:
+        def run() -> None:
+            read = self.spark.read.format(side.format).options(**side.options(subscribe=topic))
+            read.load().write.format("noop").mode("overwrite").save()
+
+        return self._measured(side, rows, run)
+
+    def stream_read(self, side: Side, topic: str, rows: int) -> Figures:
+        """One query over all that is there, its start included."""
+        options = side.options(subscribe=topic, startingOffsets="earliest")
+
+        def run() -> None:
+            read = self.spark.readStream.format(side.format).options(**options).load()
+            write = read.writeStream.format("noop").trigger(availableNow=True)
+            self._to_the_end(write)
+
+        return self._measured(side, rows, run)
+
+    def stream_write(self, side: Side, rows: int) -> Figures:
+        """From files to a new topic, one query, its start included."""
+        path = self.rows_on_disk(rows)
+        topic = f"written-{uuid.uuid4().hex[:8]}"
+        create_topic(side.broker.bootstrap, topic, PARTITIONS)
+
+        def run() -> None:
+            read = self.spark.readStream.schema("key STRING, value STRING").parquet(str(path))
+            write = read.writeStream.format(side.format).options(**side.options(topic=topic))
+            self._to_the_end(write.trigger(availableNow=True))
+
+        figures = self._measured(side, rows, run)
+        read = self.spark.read.format(side.format).options(**side.options(subscribe=topic)).load()
+        if read.count() != rows:
+            raise BenchError(f"{side.label} has not written {rows} rows")
+        return figures
+
+    def _measured(self, side: Side, rows: int, run: Callable[[], None]) -> Figures:
+        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds()
+        begin = time.monotonic()
+        run()
+        seconds = time.monotonic() - begin
+        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds() - cpu
+        return {"rows_per_s": rows / seconds, "cpu_s_per_million": cpu / rows * 1e6}
+
+    def _to_the_end(self, writer: Any) -> None:
+        query = self._started(writer)
+        if not query.awaitTermination(QUERY_SECONDS_MAX):
+            query.stop()
+            raise BenchError("the query has not come to its end")
+
+    def _started(self, writer: Any) -> Any:
+        checkpoint = self.directory / f"checkpoint-{uuid.uuid4().hex[:8]}"
+        return writer.option("checkpointLocation", str(checkpoint)).start()
+
+    # -- what a batch costs ---------------------------------------------------------------------
+
+    def empty_batches(self, batches: int) -> Figures:
+        self.spark.dataSource.register(EmptySource)
+        read = self.spark.readStream.format(NAME).load()
+        return self._batches(read.writeStream.format(NAME), batches)
+
+    def our_batches(self, side: Side, batches: int) -> Figures:
+        """Two rows a batch, from topic to topic."""
+        source, target = f"few-{uuid.uuid4().hex[:8]}", f"out-{uuid.uuid4().hex[:8]}"
+        self.fill(side, source, (batches + 50) * PARTITIONS)
+        create_topic(side.broker.bootstrap, target, PARTITIONS)
+        options = side.options(
+            subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(PARTITIONS)
+        )
+        read = self.spark.readStream.format(side.format).options(**options).load()
+        write = read.select("key", "value").writeStream.format(side.format)
+        return self._batches(write.options(**side.options(topic=target)), batches)
+
+    def _batches(self, writer: Any, batches: int) -> Figures:
+        """The first ten are warm-up. What one costs in the first tenth and in the last, and what
+        memory the driver has taken in between."""
+        jvm = jvm_pid(os.getpid())
+        query = self._started(writer)
+        deadline = time.monotonic() + QUERY_SECONDS_MAX
+        resident_at_first = 0
+        while (last := query.lastProgress) is None or last["batchId"] < batches:
+            if query.exception() is not None or time.monotonic() > deadline:
+                raise BenchError(f"batches have ended: {query.exception()}")
+            if not resident_at_first and last is not None and last["batchId"] >= batches // 10:
+                resident_at_first = resident_bytes(jvm)
+            time.sleep(0.2)
+        resident = resident_bytes(jvm)
+        query.stop()
+        costs = [one["durationMs"]["triggerExecution"] for one in query.recentProgress][10:]
+        tenth = max(len(costs) // 10, 10)
+        return {
+            "batch_ms": median(costs),
+            "growth": median(costs[-tenth:]) / median(costs[:tenth]),
+            "memory_growth": resident / max(resident_at_first, 1),
+        }
+
+    # -- how late rows come ---------------------------------------------------------------------
+
+    def latency(self, side: Side, seconds: float) -> Figures:
+        """Topic to topic at a trigger of a second: from a producer's send to a consumer's hands."""
+        source, target = f"early-{uuid.uuid4().hex[:8]}", f"late-{uuid.uuid4().hex[:8]}"
+        for topic in (source, target):
+            create_topic(side.broker.bootstrap, topic, PARTITIONS)
+        options = side.options(subscribe=source, startingOffsets="earliest")
+        read = self.spark.readStream.format(side.format).options(**options).load()
+        write = read.select("key", "value").writeStream.format(side.format)
+        write = write.options(**side.options(topic=target)).trigger(processingTime="1 second")
+        query = self._started(write)
+        ended = threading.Event()
+        sender = threading.Thread(target=_send, args=(side.broker.bootstrap, source, ended))
+        sender.start()
+        try:
+            found = _arrivals(side.broker.bootstrap, target, seconds)
+        finally:
+            ended.set()
+            sender.join()
+            failure = query.exception()
+            query.stop()
+        if failure is not None or not found:
+            raise BenchError(f"no rows came: {failure}")
+        found.sort()
+        return {"p50_s": percentile(found, 0.5), "p99_s": percentile(found, 0.99)}
+
+
+def _send(bootstrap: str, topic: str, ended: threading.Event) -> None:
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    number = 0
+    while not ended.wait(1 / LATENCY_ROWS_PER_S):
+        producer.produce(topic, b"%d" % time.time_ns(), partition=number % PARTITIONS)
+        producer.poll(0)
+        number += 1
+    producer.flush(60)
+
+
+def _arrivals(bootstrap: str, topic: str, seconds: float) -> list[float]:
+    """Latencies in seconds; the first ten seconds after the first row are warm-up."""
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench-latency",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 50,
+        }
+    )
+    found: list[float] = []
+    begin: float | None = None
+    deadline = time.monotonic() + seconds + 120
+    try:
+        consumer.assign([ck.TopicPartition(topic, one, 0) for one in range(PARTITIONS)])
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is None or message.error() is not None:
+                continue
+            now = time.monotonic()
+            begin = begin or now
+            if now - begin > seconds + 10:
+                break
+            if now - begin > 10:
+                found.append((time.time_ns() - int(message.value() or b"0")) / 1e9)
+    finally:
+        consumer.close()
+    return found
