@@ -40,11 +40,12 @@ class Peers:
         self._listener_name = listener_name
         self._connect = connect
         self._peers: dict[tuple[int, str], tuple[Address, Peer]] = {}
+        self._is_closed = False
 
     def request(
         self, broker_id: int, purpose: str, api_key: int, version: int, body: bytes
     ) -> Deferred[memoryview]:
-        address = self._address_of(broker_id)
+        address = None if self._is_closed else self._address_of(broker_id)
         if address is None:
             lost: Deferred[memoryview] = Deferred()
             lost.fail(PeerLost(f"broker {broker_id} can't be reached"))
@@ -59,7 +60,10 @@ class Peers:
         return known[1].request(api_key, version, body)
 
     def close(self, broker_id: int | None = None, purpose: str | None = None) -> None:
-        """Ends connections; whoever waits for an answer hears of it."""
+        """Ends connections; whoever waits for an answer hears of it. All of them: for good, since
+        who hears of it may ask for what is next, on a connection that nobody would ever end."""
+        if broker_id is None and purpose is None:
+            self._is_closed = True
         for key in list(self._peers):
             if broker_id in (None, key[0]) and purpose in (None, key[1]):
                 self._peers.pop(key)[1].close()

@@ -81,5 +81,22 @@ def test_closing() -> None:
     assert [one.is_closed for one in setting.made] == [True, False]
     setting.peers.close()
     assert all(one.is_closed for one in setting.made)
+    with pytest.raises(PeerLost):
+        setting.ask()
+    assert len(setting.made) == 2
+
+
+def test_who_hears_of_the_end_and_asks_for_what_is_next_makes_no_connection() -> None:
+    setting = Setting()
     setting.ask()
-    assert len(setting.made) == 3
+    lost: list[Deferred[memoryview]] = []
+
+    class Asker(Connection):
+        def close(self) -> None:
+            super().close()
+            lost.append(setting.peers.request(2, "replica", 1, 17, b"next"))
+
+    setting.made[0].__class__ = Asker
+    setting.peers.close()
+    assert isinstance(lost[0].error(), PeerLost)
+    assert [one.is_closed for one in setting.made] == [True]
