@@ -73,8 +73,7 @@ test: test-setup ## Lint, then every test
 	@$(MAKE) --no-print-directory lint
 	@$(COMPILE)
 	@sync # what setup has written, or the first tests that wait for the disk wait for that
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --ignore tests/tidy \
-		--ignore tests/chaos/test_cluster_chaos.py $(ARGS) # that one is for `make chaos`
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --ignore tests/tidy $(ARGS)
 
 unit: $(VENV)/test.stamp ## Only the tests that start no process
 	@$(BIN)/python -m pytest tests/tidy tests/unit tests/stories tests/property $(ARGS)
