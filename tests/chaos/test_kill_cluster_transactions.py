@@ -38,7 +38,7 @@ SETTINGS = {
 VICTIMS = ("job", "leader", "transactions", "group", "all")
 # Its lives are short and begin with a JVM: there are fewer of them.
 KAFKAS_VICTIMS = ("transactions", "job", "group", "leader", "all")
-KAFKAS_KILLS = max(2, KILLS // 5)
+KAFKAS_KILLS = max(1, KILLS // 5)
 
 
 @pytest.fixture
