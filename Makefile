@@ -106,7 +106,7 @@ chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, 
 		OTTLA_TRANSACTION_CHAOS_ROUNDS=200 \
 		OTTLA_SPARK_FULL=1 OTTLA_CLIENT_THREE=1 OTTLA_CLUSTER_CHAOS_SECONDS=1800 \
 		$(BIN)/python -m pytest tests/chaos tests/client tests/spark/test_crashes.py \
-		tests/chaos/spark/{executors,clusters,projects,stock}.py \
+		tests/chaos/spark/{deaths,executors,clusters,projects,stock}.py \
 		tests/unit/client/test_produce_world.py $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)

@@ -34,13 +34,13 @@ def show(title: str, figure: str, ours: float, theirs: float, bound: str, limit:
     ratio = ours / theirs
     holds = ratio >= limit if bound == AT_LEAST else ratio <= limit
     verdict = f"{bound} {limit:g}: {'yes' if holds else 'no'}"
-    print(f"{title:<34}{figure:<20}{ratio:6.2f}  {verdict:<18}{ours:,.2f} : {theirs:,.2f}")
+    print(f"{title:<38}{figure:<20}{ratio:6.2f}  {verdict:<18}{ours:,.2f} : {theirs:,.2f}")
     sys.stdout.flush()
 
 
 def show_bound(title: str, figure: str, found: float, limit: float) -> None:
     verdict = f"{AT_MOST} {limit:g}: {'yes' if found <= limit else 'no'}"
-    print(f"{title:<34}{figure:<20}{found:6.2f}  {verdict}")
+    print(f"{title:<38}{figure:<20}{found:6.2f}  {verdict}")
     sys.stdout.flush()
 
 
