@@ -30,8 +30,9 @@ class Durability:
         "_epochs_saved",
         "_failed",
         "_files",
-        "_flushing",
         "_generation",
+        "_is_abandoned",
+        "_job",
         "_parent_unsynced",
         "_pending_snapshots",
         "_unsynced",
@@ -52,8 +53,9 @@ class Durability:
         self._directory_unsynced = False
         self._parent_unsynced = False
         self._generation = 0
-        self._flushing = False
+        self._job: FlushJob | None = None
         self._failed = False
+        self._is_abandoned = False
 
     # -- what happened ------------------------------------------------------------------------
 
@@ -125,11 +127,16 @@ class Durability:
             or self._epochs.version != self._epochs_saved
         )
 
+    def is_needed(self, *, is_ahead: bool) -> bool:
+        """Whether there is something to flush, `is_ahead` that there are batches. Nothing ever is
+        in a log that was let go of: its directory may be elsewhere, or another log's."""
+        return not self._is_abandoned and (is_ahead or self.is_behind())
+
     def make_job(self, offset: int, active: Segment | None) -> FlushJob:
         """`active` is synced too, without its indexes; None to sync sealed segments only."""
         if self._failed:
             raise StorageError(self._directory, "flush after a failed one")
-        check(not self._flushing, "one flush of a log at a time")
+        check(self._job is None, "one flush of a log at a time")
         job = FlushJob(self._files, self._directory, offset, self._generation, self._has_failed)
         for segment in self._unsynced:
             self._add_log(job, segment)
@@ -153,7 +160,7 @@ class Durability:
             job.sync_directory_too(self._directory.rpartition("/")[0])
             # Whose records these are has to be known for as long as they are.
             job.paths.append(f"{self._directory}/{file_names.PARTITION_METADATA}")
-        self._flushing = True
+        self._job = job
         # What happens from here on is not covered by the job any more.
         self._directory_unsynced = False
         self._parent_unsynced = False
@@ -161,7 +168,7 @@ class Durability:
 
     def job_done(self, job: FlushJob) -> bool:
         """Whether the recovery point may move to `job.offset`."""
-        self._flushing = False
+        self._job = None
         self.snapshots = sorted({*self.snapshots, *job.snapshots})
         if job.generation != self._generation:
             # The log was cut meanwhile: what the job wrote may speak of offsets that are gone.
@@ -174,6 +181,12 @@ class Durability:
         ]
         self._epochs_saved = job.epochs_version
         return True
+
+    def abandon(self) -> None:
+        """The log is let go of: a flush under way has nothing to tell any more."""
+        self._is_abandoned = True
+        if self._job is not None:
+            self._job.is_void = True
 
     def save_snapshot(self, offset: int, producers: ProducerStates) -> None:
         """Writes a snapshot now, unless the newest one is as new."""

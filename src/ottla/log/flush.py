@@ -1,7 +1,8 @@
 """One flush of a log: everything that has to be on the disk before the recovery point may move.
 
 Made on the loop, run in the pool, told back on the loop. It owns copies and open files, nothing
-that the loop changes meanwhile. It fails with StorageError, once: a sync that failed is not tried
+that the loop changes meanwhile, but for one word: that it is void, because the log is deleted and its
+directory may be elsewhere, or another log's. It fails with StorageError, once: a sync that failed is not tried
 again, since the kernel may have dropped the pages and would answer "done" (reliability 1.4).
 """
 
@@ -24,6 +25,7 @@ class FlushJob:
         "documents",
         "epochs_version",
         "generation",
+        "is_void",
         "offset",
         "open_files",
         "paths",
@@ -55,6 +57,7 @@ class FlushJob:
         self.sealed: list[int] = []
         """Base offsets of the segments that need no further sync after this one."""
         self.epochs_version = -1
+        self.is_void = False
 
     def sync_directory_too(self, path: str) -> None:
         self._sync_directories.append(path)
@@ -66,10 +69,13 @@ class FlushJob:
             for path in self.paths:
                 self._sync_path(path)
             for path, content in self.documents:
-                self._files.write_atomic(path, content)
+                if not self.is_void:
+                    self._files.write_atomic(path, content)
             for path in self._sync_directories:
                 self._files.sync_dir(path)
         except OSError as cause:
+            if self.is_void:
+                return
             self._on_failure()
             raise StorageError(self._directory, "flush") from cause
 

@@ -553,7 +553,7 @@ class PartitionLog:
         active segment alone, for the flush after a roll.
         """
         offset = self._active.base_offset if sealed_only else self.log_end_offset
-        if offset <= self.recovery_point and not self._durability.is_behind():
+        if not self._durability.is_needed(is_ahead=offset > self.recovery_point):
             return None
         return self._durability.make_job(offset, None if sealed_only else self._active)
 
@@ -592,6 +592,7 @@ class PartitionLog:
     def abandon(self) -> None:
         """Lets go of all files and writes nothing: for a log that is deleted, or whose disk has
         failed."""
+        self._durability.abandon()
         if self.cleaning is not None:
             self.cleaning.cancelled = True
         for segment in self._segments.items:

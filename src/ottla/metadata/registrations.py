@@ -13,20 +13,33 @@ from ottla.metadata.duties import Done, Moved
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.partition_rules import PartitionChange
 from ottla.metadata.partition_writes import PartitionWrites
-from ottla.metadata.store import Gone, Write
+from ottla.metadata.store import ABSENT, Gone, Write
 from ottla.metadata.topic_settings import TopicSettings
 from ottla.protocol.error_codes import BROKER_ID_NOT_REGISTERED, INVALID_REQUEST
 
 
 def decide_serving(image: MetadataImage, broker_id: int) -> Decision[None]:
     """The broker takes part from now on. Only when `may_serve`."""
+    _check_registered(image, broker_id)
     return _say(image, broker_id) if image.brokers[broker_id].fenced else Decision([], None)
 
 
 def decide_stopping(image: MetadataImage, broker_id: int) -> Decision[None]:
+    _check_registered(image, broker_id)
     if image.brokers[broker_id].shutting_down:
         return Decision([], None)
     return _say(image, broker_id, shutting_down=True)
+
+
+def _is_registered(image: MetadataImage, broker_id: int) -> bool:
+    """A broker whose session has ended may hear of its own end first: what it said of itself, that
+    it may have lost records above all, is no longer there, and it has to register again."""
+    return image.version_of(paths.broker_id(broker_id)) != ABSENT
+
+
+def _check_registered(image: MetadataImage, broker_id: int) -> None:
+    if not _is_registered(image, broker_id):
+        raise ProtocolError(BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
 
 
 def _say(image: MetadataImage, broker_id: int, *, shutting_down: bool = False) -> Decision[None]:
@@ -44,6 +57,8 @@ def may_serve(image: MetadataImage, broker_id: int, settings: TopicSettings) -> 
     It leads nothing: an epoch has one leader, and the one that comes back does not know how far it
     was. If it may have lost records, it is in no set of those who have them, unless it is the last.
     """
+    if not _is_registered(image, broker_id):
+        return False
     if not image.brokers[broker_id].fenced:
         return True  # a single node: nobody could have taken over
     unclean = image.brokers[broker_id].unclean

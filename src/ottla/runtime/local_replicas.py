@@ -315,13 +315,14 @@ class LocalReplicas:
         if held is None:
             return
         log_dir = self._log_dir_of(partition.log_dir)
+        # First, so that nothing in the pool takes the new place of its files for a failing disk.
+        held.abandon()
         try:
             # Renamed on the loop, so that a topic of the same name can be made at once.
             doomed = log_dir.set_aside_for_deletion(topic, index, uuid.uuid4().hex)
         except StorageError as failure:
             self.storage_failed(failure)
             return
-        held.abandon()
         delay_ms = held.config.file_delete_delay_ms
         self._timers.call_later(delay_ms, lambda: self.delete_tree(doomed))
 

@@ -16,13 +16,16 @@ from ottla.cli.group_member import ended_by_signals
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_asks_it_to_stop(number: signal.Signals) -> None:
     work = SimpleNamespace(stopping=False)
-    before = signal.getsignal(number)
-    with ended_by_signals(work) as came:  # type: ignore[arg-type]
-        os.kill(os.getpid(), number)
-        assert (work.stopping, came) == (True, [number])
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert len(came) == 2
-    assert signal.getsignal(number) is before
+    outside = signal.signal(number, signal.default_int_handler)  # under nohup it is ignored
+    try:
+        with ended_by_signals(work) as came:  # type: ignore[arg-type]
+            os.kill(os.getpid(), number)
+            assert (work.stopping, came) == (True, [number])
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert len(came) == 2
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, outside)
 
 
 def test_a_second_interrupt_is_the_end() -> None:

@@ -99,12 +99,38 @@ def test_a_truncation_while_it_runs_takes_the_flush_back() -> None:
 def test_a_segment_that_retention_deletes_while_it_runs_is_no_failure() -> None:
     world = a_world(segment_bytes=500, retention_bytes=600)
     world.fill(7)
-    world.log.abandon()
+    for segment in world.log._segments.items:
+        segment.close()  # so that the job opens them by their names
     job = job_of(world)
     assert world.log.apply_retention(1, 7)
     job.run()
     world.log.flush_done(job)
     assert world.log.recovery_point == 7
+
+
+def test_a_log_that_is_deleted_while_it_runs_is_no_failure() -> None:
+    world = a_world()
+    world.fill(3)
+    job = job_of(world)
+    directory = world.log.directory
+    world.log.abandon()
+    world.files.rename(directory, f"{directory}.aside")
+    job.run()
+    world.log.flush_done(job)
+
+
+def test_nothing_of_a_deleted_log_is_written_into_the_one_of_its_name() -> None:
+    world = a_world()
+    world.fill(3)
+    job = job_of(world)
+    assert job.documents
+    directory = world.log.directory
+    world.log.abandon()
+    world.files.rename(directory, f"{directory}.aside")
+    world.files.make_dir(directory)
+    job.run()
+    assert world.files.list_dir(directory) == []
+    assert world.log.flush_job() is None
 
 
 def test_a_failed_sync_is_never_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

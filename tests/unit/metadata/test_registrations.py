@@ -80,6 +80,20 @@ def test_a_later_life_is_not_spoken_for() -> None:
         cluster.store.commit(stale.writes)
 
 
+def test_who_is_gone_does_not_take_part() -> None:
+    """It may hear of its own end before it hears that its session has ended. If it made its node
+    anew then, nobody would know any more that it may have lost records."""
+    cluster = a_cluster(state(2, 1, 2), fenced=True, unclean=True)
+    cluster.lose(1)
+    assert not may_serve(cluster.image, 1, SETTINGS)
+    for decide in (decide_serving, decide_stopping):
+        with pytest.raises(ProtocolError) as refused:
+            decide(cluster.image, 1)
+        assert refused.value.code == BROKER_ID_NOT_REGISTERED
+    cluster.run(lambda image: decide_unregister(image, 1))
+    assert not may_serve(cluster.image, 1, SETTINGS)
+
+
 def test_who_stops_says_so_once() -> None:
     cluster = a_cluster(state(2, 2, 3))
     cluster.run(lambda image: decide_stopping(image, 1))
