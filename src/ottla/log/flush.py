@@ -1,9 +1,10 @@
 """One flush of a log: everything that has to be on the disk before the recovery point may move.
 
 Made on the loop, run in the pool, told back on the loop. It owns copies and open files, nothing
-that the loop changes meanwhile, but for one word: that it is void, because the log is deleted and its
-directory may be elsewhere, or another log's. It fails with StorageError, once: a sync that failed is not tried
-again, since the kernel may have dropped the pages and would answer "done" (reliability 1.4).
+that the loop changes meanwhile, but for one word: that it is void, because the log is deleted and
+its directory may be elsewhere, or another log's. It fails with StorageError, once: a sync that
+failed is not tried again, since the kernel may have dropped the pages and would answer "done"
+(reliability 1.4).
 """
 
 from __future__ import annotations
