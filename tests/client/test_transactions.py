@@ -143,3 +143,15 @@ def test_a_transactional_id_that_the_broker_refuses(cluster: str, topic: str) ->
         pytest.raises(ClientError, match="INVALID_TRANSACTION_TIMEOUT"),
     ):
         producer.begin_transaction()
+
+
+def test_an_end_in_the_middle_of_a_transaction_is_told_to_every_record(
+    cluster: str, topic: str
+) -> None:
+    """The first that fails spoils the transaction, and with it the others: each is told once."""
+    create_topic(cluster, topic, 3)
+    producer = Producer(bootstrap_servers=cluster, transactional_id=topic, linger_ms=60_000)
+    producer.begin_transaction()
+    sent = [producer.send(topic, b"unsent", partition=partition) for partition in range(3)]
+    producer._shell.close()
+    assert all(isinstance(one.exception(PATIENCE_S), ClientError) for one in sent)
