@@ -484,7 +484,7 @@ class Sender:
         """Gives up what is left: all of it, or what has never been sent."""
         for batch in self._accumulator.unfinished_batches():
             if batch.done:
-                continue  # the end of the one before has ended the transaction, and this one with it
+                continue  # the one before has spoiled the transaction, and this one with it
             if not unsent_only or (batch.sequence == NO_SEQUENCE and not batch.on_wire):
                 self._fail(batch, error)
 
