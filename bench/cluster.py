@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.brokers import START_SECONDS_MAX, Broker, BrokerFailed, Kafka, free_port, ottla_command
-from bench.processes import cpu_seconds, resident_bytes
+from bench.processes import cpu_seconds_of, resident_bytes
 from bench.topics import leaders_of
 from bench.wire import AnswerError, Connection
 from ottla.protocol.api_keys import METADATA
@@ -168,7 +168,7 @@ class Cluster:
         return own + [one.process.pid for one in servers if one.process is not None]
 
     def cpu_seconds(self) -> float:
-        return sum(cpu_seconds(pid) for pid in self.pids())
+        return cpu_seconds_of(self.pids())
 
     def resident_bytes(self) -> int:
         return sum(resident_bytes(pid) for pid in self.pids())

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 
 from bench.errors import BenchError
 from bench.kafka_jars import REPOSITORY
 
 LOAD_SECONDS_MAX = 300
+
+
+Argument = str | float | Sequence[int]
 
 
 class LoadFailed(BenchError):
@@ -20,7 +24,7 @@ class LoadFailed(BenchError):
 class Load:
     """One load that runs. Leaving it without a result ends it."""
 
-    def __init__(self, name: str, **arguments: str | float) -> None:
+    def __init__(self, name: str, **arguments: Argument) -> None:
         self._name = name
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"bench.clients.{name}", json.dumps(arguments)],
@@ -54,6 +58,6 @@ class Load:
         return figures
 
 
-def run_load(name: str, **arguments: str | float) -> dict[str, float]:
+def run_load(name: str, **arguments: Argument) -> dict[str, float]:
     with Load(name, **arguments) as load:
         return load.figures()

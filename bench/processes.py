@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -28,6 +29,11 @@ def resident_bytes_in(status: str) -> int:
 
 def cpu_seconds(pid: int) -> float:
     return cpu_seconds_in(Path(f"/proc/{pid}/stat").read_text())
+
+
+def cpu_seconds_of(pids: Iterable[int]) -> float:
+    """Of all processes that a side needs, together."""
+    return sum(map(cpu_seconds, pids))
 
 
 def resident_bytes(pid: int) -> int:

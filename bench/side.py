@@ -30,6 +30,7 @@ class Side:
         self._beside: dict[str, Broker] = {}
         self._prepared: set[str] = set()
         self._cluster: Cluster | None = None
+        self._prepared_in_cluster: set[str] = set()
         self.broker = self.new_broker("main")
 
     def new_broker(self, name: str, settings: Mapping[str, str] = SHARED_SETTINGS) -> Broker:
@@ -79,7 +80,14 @@ class Side:
                 self.discard(cluster)
                 raise
             self._cluster = cluster
+            self._prepared_in_cluster.clear()
         return self._cluster
+
+    def prepare_cluster_once(self, name: str, prepare: Callable[[Cluster], None]) -> None:
+        """What is prepared in the warm cluster stays for as long as that does."""
+        if self._cluster is not None and name not in self._prepared_in_cluster:
+            prepare(self._cluster)
+            self._prepared_in_cluster.add(name)
 
     @contextmanager
     def cluster_topic(self, cluster: Cluster, name: str, partitions: int = 1) -> Iterator[str]:

@@ -81,7 +81,7 @@ def _read_back(side: Side, sizes: Sizes) -> None:
         run_load(
             "rdkafka_consume",
             bootstrap=side.broker.bootstrap,
-            pid=side.broker.pid,
+            pids=[side.broker.pid],
             topic=topic,
             records=records,
             size=size,

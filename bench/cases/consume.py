@@ -34,7 +34,7 @@ def _by_rdkafka(side: Side, sizes: Sizes, topic: str, records: int, size: int) -
     return run_load(
         "rdkafka_consume",
         bootstrap=side.broker.bootstrap,
-        pid=side.broker.pid,
+        pids=[side.broker.pid],
         topic=topic,
         records=records,
         size=size,

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from bench.clients.command import run_as_command
 from bench.percentiles import percentile
-from bench.processes import cpu_seconds
+from bench.processes import cpu_seconds_of
 
 RECORDS = 10
 PARTITIONS = 3
@@ -20,7 +20,7 @@ _WAIT_S = 60.0
 _TRANSACTIONS_BEFORE = 20
 
 
-def transact(*, bootstrap: str, pid: int, topic: str, seconds: float) -> dict[str, float]:
+def transact(*, bootstrap: str, pids: list[int], topic: str, seconds: float) -> dict[str, float]:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -34,10 +34,10 @@ def transact(*, bootstrap: str, pid: int, topic: str, seconds: float) -> dict[st
     for _ in range(_TRANSACTIONS_BEFORE):
         _transaction(producer, topic, payload)
     commits_s: list[float] = []
-    before, begin = cpu_seconds(pid), time.perf_counter()
+    before, begin = cpu_seconds_of(pids), time.perf_counter()
     while time.perf_counter() < begin + seconds:
         commits_s.append(_transaction(producer, topic, payload))
-    took_s, used = time.perf_counter() - begin, cpu_seconds(pid) - before
+    took_s, used = time.perf_counter() - begin, cpu_seconds_of(pids) - before
     return {
         "transactions_per_s": len(commits_s) / took_s,
         "cpu_us_per_transaction": used / len(commits_s) * 1e6,

@@ -115,6 +115,10 @@ def test_every_row_of_the_issues_is_in_the_table() -> None:
         ("transactions", "cpu_us_per_transaction"): "≤ 0.35",
         ("transactions", "commit_p50_ms"): "≤ 0.7",
         ("read_committed", "mb_per_s"): "≥ 0.95",
+        ("cluster_transactions", "transactions_per_s"): "≥ 1.5",
+        ("cluster_transactions", "cpu_us_per_transaction"): "≤ 0.35",
+        ("cluster_transactions", "commit_p50_ms"): "≤ 0.7",
+        ("cluster_read_committed", "mb_per_s"): "≥ 0.95",
         ("ids_load", "loaded_s"): "≤ 1.1",
     }
 
