@@ -466,14 +466,18 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Read_committed readers see nothing at or above this."""
+        """Read_committed readers see nothing at or above this.
+
+        Records of an open transaction may have been deleted: there is nothing to read below the
+        start of the log, and whoever asks for the end must not be sent there.
+        """
         log = self.log
         if log is None:
             return self.high_watermark
         unstable = log.first_unstable_offset
         if unstable is None or unstable > self.high_watermark:
             return self.high_watermark
-        return unstable
+        return max(unstable, log.log_start_offset)
 
     def add_waiter(self, waiter: Waiter) -> None:
         self._waiters[waiter] = None

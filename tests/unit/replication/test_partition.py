@@ -282,6 +282,16 @@ def test_what_was_decided_below_the_watermark_is_stable_at_once() -> None:
     assert replica.partition.last_stable_offset == 2
 
 
+def test_what_is_stable_is_never_below_the_start_of_the_log() -> None:
+    """Records of an open transaction can be deleted; nobody may be sent to where they were."""
+    replica = Replica()
+    replica.world.append(batch(3, producer_id=7, transactional=True))
+    replica.lead(in_sync=(1,))
+    assert replica.partition.last_stable_offset == 0
+    replica.log.advance_log_start(2)
+    assert replica.partition.last_stable_offset == 2
+
+
 def test_where_an_epoch_without_a_batch_ends() -> None:
     replica = Replica()
     replica.world.epoch = 3
