@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from ottla.client import Admin
 from ottla.testing import Broker
 from tests.compat import confluent
 from tests.compat.group_wire import schema
@@ -84,6 +85,25 @@ def test_prepared_it_outlives_its_time_out_and_the_broker(broker: Broker, topic:
         assert other.write(topic, 1, b"late", version=12, **writer) == 47
         assert other.end(True, 5, take=False, **owner) == 0
     assert committed(broker, topic) == [b"prepared"]
+
+
+def test_what_nobody_decides_is_aborted_by_a_person(broker: Broker, topic: str) -> None:
+    with (
+        begin(broker, topic, b"abandoned") as driver,
+        Admin(bootstrap_servers=broker.bootstrap) as admin,
+    ):
+        assert driver.prepare() == 0
+        admin.abort_transaction(driver.name)
+        assert driver.end(True, 5) == 90
+
+        def is_aborted() -> bool:
+            return admin.describe_transactions([driver.name])[0].state == "CompleteAbort"
+
+        wait_until(is_aborted, SECONDS_MAX, "its markers are written")
+        with begin(broker, topic, b"next") as following:
+            assert following.end(True, 5, take=False) == 0
+            assert following.end_when_ready(True, 5, take=False) == 0
+    assert committed(broker, topic) == [b"next"]
 
 
 def test_two_phase_commit_is_refused_where_it_is_not_allowed(broker: Broker) -> None:

@@ -224,7 +224,7 @@ class Inquiry:
                 "transactional_id": self._name_of(one.producer_id),
             }
             for one in producers
-            if one.transaction_start_offset == stable
+            if one.transaction_start_offset is not None and one.transaction_start_offset <= stable
         ]
 
     def _name_of(self, producer_id: int) -> str | None:

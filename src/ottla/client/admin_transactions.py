@@ -14,7 +14,11 @@ from ottla.client.admin_values import (
 )
 from ottla.client.coordinators import TRANSACTION
 from ottla.client.pending import gather
-from ottla.client.transactions import PreparedTransaction, end_transaction
+from ottla.client.transactions import (
+    TWO_PHASE_VERSION,
+    PreparedTransaction,
+    end_transaction,
+)
 from ottla.protocol import error_codes as codes
 from ottla.protocol.api_keys import (
     DESCRIBE_PRODUCERS,
@@ -23,6 +27,9 @@ from ottla.protocol.api_keys import (
     LIST_TRANSACTIONS,
     WRITE_TXN_MARKERS,
 )
+
+# The time-out of transactions that are never aborted for their age (KIP-939).
+NO_TIMEOUT_MS = 2**31 - 1
 
 
 class AdminTransactions(AdminBase):
@@ -115,7 +122,10 @@ class AdminTransactions(AdminBase):
 
         One that nobody knows is refused, with TRANSACTIONAL_ID_NOT_FOUND.
         """
-        await self._describe_one(transactional_id)
+        before = await self._describe_one(transactional_id)
+        is_two_phase = before.timeout_ms == NO_TIMEOUT_MS
+        what = f"abort of {transactional_id}"
+        deadline_ms = self._deadline_ms()
         answer = await self._calls.ask(
             TRANSACTION,
             transactional_id,
@@ -127,12 +137,18 @@ class AdminTransactions(AdminBase):
                 "producer_id": -1,
                 "producer_epoch": -1,
                 "enable2_pc": False,
-                "keep_prepared_txn": False,
+                "keep_prepared_txn": is_two_phase,
             },
-            self._deadline_ms(),
-            what=f"abort of {transactional_id}",
+            deadline_ms,
+            what=what,
+            version_min=TWO_PHASE_VERSION if is_two_phase else None,
         )
-        raise_for(answer.error_code, f"abort of {transactional_id}")
+        raise_for(answer.error_code, what)
+        if is_two_phase and answer.ongoing_txn_producer_id >= 0:
+            # What waits for a decision is not aborted in passing. It was taken over: decide it.
+            taken = PreparedTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
+            answer = await end_transaction(self._calls, taken, deadline_ms, commit=False)
+            raise_for(answer.error_code, what)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]

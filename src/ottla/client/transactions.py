@@ -62,7 +62,7 @@ _PRODUCE_V2 = 12
 _END_V2 = 5
 _COMMIT_V2 = 5
 _EPOCH_CHECK_VERSION = 3  # of InitProducerId: takes id and epoch, and bumps (KIP-360)
-_TWO_PHASE_VERSION = 6
+TWO_PHASE_VERSION = 6
 _FATAL_CODES = frozenset(
     {
         codes.PRODUCER_FENCED,
@@ -239,7 +239,7 @@ class Transactions:
             deadline_ms,
             two_phase=two_phase,
             keep_prepared=keep_prepared,
-            version_min=_TWO_PHASE_VERSION if two_phase or keep_prepared else None,
+            version_min=TWO_PHASE_VERSION if two_phase or keep_prepared else None,
         )
         self._identity.set(answer.producer_id, answer.producer_epoch)
         self.state = READY
@@ -382,7 +382,7 @@ class Transactions:
             two_phase=True,
             keep_prepared=True,
             bump=True,
-            version_min=_TWO_PHASE_VERSION,
+            version_min=TWO_PHASE_VERSION,
         )
         self._identity.set(answer.producer_id, answer.producer_epoch)
         self.state = PREPARED
