@@ -1,6 +1,6 @@
 """The committed offsets of all groups of one shard, and those that wait for their transaction.
 
-A commit within a transaction counts from its commit marker on. It loses against a plain commit of
+A commit within a transaction counts from its commit marker on. It loses against another commit of
 the same partition that came after it, whichever is settled first: what is later in the log wins.
 """
 
@@ -20,13 +20,22 @@ _NOTHING: dict[str, dict[int, Commit]] = {}
 
 
 class CommittedOffsets:
-    __slots__ = ("_pending", "_pending_groups", "_pending_keys", "by_group", "count")
+    __slots__ = (
+        "_pending",
+        "_pending_count",
+        "_pending_groups",
+        "_pending_keys",
+        "by_group",
+        "count",
+    )
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, dict[int, Commit]]] = {}
         self.count = 0
-        # By producer id; None stands for one that lost against a later plain commit.
-        self._pending: dict[int, dict[OffsetKey, Commit | None]] = {}
+        # By producer id, each with its place in the order of the log; None stands for one that lost
+        # against a later commit.
+        self._pending: dict[int, dict[OffsetKey, tuple[int, Commit] | None]] = {}
+        self._pending_count = 0
         self._pending_keys: Counter[OffsetKey] = Counter()
         self._pending_groups: Counter[str] = Counter()
 
@@ -55,6 +64,12 @@ class CommittedOffsets:
     # -- replay -----------------------------------------------------------------------------
 
     def put(self, group_id: str, topic: str, partition: int, commit: Commit) -> None:
+        """A plain commit, which is later in the log than all that wait."""
+        self._put(group_id, topic, partition, commit)
+        if self._pending_keys:
+            self._outdate((group_id, topic, partition), self._pending_count)
+
+    def _put(self, group_id: str, topic: str, partition: int, commit: Commit) -> None:
         topics = self.by_group.get(group_id)
         if topics is None:
             topics = self.by_group[group_id] = {}
@@ -64,15 +79,14 @@ class CommittedOffsets:
         if partition not in partitions:
             self.count += 1
         partitions[partition] = commit
-        if self._pending_keys:
-            self._outdate((group_id, topic, partition))
 
     def put_pending(self, producer_id: int, key: OffsetKey, commit: Commit) -> None:
         held = self._pending.setdefault(producer_id, {})
         if key not in held:
             self._pending_keys[key] += 1
             self._pending_groups[key[0]] += 1
-        held[key] = commit
+        held[key] = (self._pending_count, commit)
+        self._pending_count += 1
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self.by_group.get(group_id, _NOTHING)
@@ -91,15 +105,19 @@ class CommittedOffsets:
                     self._forget_pending(key)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        for key, commit in self._pending.pop(producer_id, {}).items():
+        for key, waiting in self._pending.pop(producer_id, {}).items():
             self._forget_pending(key)
-            if committed and commit is not None:
-                self.put(*key, commit)
+            if committed and waiting is not None:
+                place, commit = waiting
+                self._put(*key, commit)
+                self._outdate(key, place)
 
-    def _outdate(self, key: OffsetKey) -> None:
+    def _outdate(self, key: OffsetKey, place: int) -> None:
+        """Those that wait and are before this place in the log have lost."""
         if key in self._pending_keys:
             for held in self._pending.values():
-                if key in held:
+                waiting = held.get(key)
+                if waiting is not None and waiting[0] < place:
                     held[key] = None
 
     def _forget_pending(self, key: OffsetKey) -> None:
