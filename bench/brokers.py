@@ -22,6 +22,7 @@ from types import TracebackType
 
 from bench.errors import BenchError
 from bench.kafka_jars import jars_directory
+from bench.kafka_properties import one_node
 from bench.processes import cpu_seconds, resident_bytes
 from bench.wire import AnswerError, Connection
 from ottla.protocol.api_keys import METADATA
@@ -191,21 +192,7 @@ class Kafka(Broker):
 
     def properties(self) -> str:
         controller = f"127.0.0.1:{free_port()}"
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self.data),
-            # One node cannot hold the three copies that are the default.
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            **self.settings,
-        }
-        return "".join(f"{name}={value}\n" for name, value in settings.items())
+        return one_node(self.bootstrap, controller, self.data, self.settings)
 
 
 def ottla_command() -> list[str]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.brokers import START_SECONDS_MAX, Broker, BrokerFailed, Kafka, free_port, ottla_command
+from bench.kafka_properties import node_of
 from bench.processes import cpu_seconds_of, resident_bytes
 from bench.topics import leaders_of
 from bench.wire import AnswerError, Connection
@@ -66,18 +67,7 @@ class KafkaNode(Kafka):
         self._quorum = quorum
 
     def properties(self) -> str:
-        own = self._quorum[self._node_id]
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": str(self._node_id),
-            "controller.quorum.voters": ",".join(f"{one}@{at}" for one, at in self._quorum.items()),
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{own}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self.data),
-            **self.settings,
-        }
-        return "".join(f"{name}={value}\n" for name, value in settings.items())
+        return node_of(self._quorum, self._node_id, self.bootstrap, self.data, self.settings)
 
 
 class Cluster:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from bench.kafka_properties import one_node
 from tests.ports import free_port
 
 START_SECONDS_MAX = 180
@@ -186,20 +187,7 @@ class KafkaNode(ProcessNode):
 
     def _properties(self) -> str:
         controller = f"127.0.0.1:{free_port()}"
-        settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self.data),
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            **self.overrides,
-        }
-        return "".join(f"{name}={value}\n" for name, value in settings.items())
+        return one_node(self.bootstrap, controller, self.data, self.overrides)
 
 
 def node_kind() -> type[ProcessNode]:
