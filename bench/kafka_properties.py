@@ -12,7 +12,7 @@ from pathlib import Path
 def node_of(
     quorum: Mapping[int, str], node_id: int, bootstrap: str, data: Path, settings: Mapping[str, str]
 ) -> str:
-    """`quorum` are the addresses of all controllers; `bootstrap` is where clients find this node."""
+    """`quorum` are the addresses of all controllers; clients find this node at `bootstrap`."""
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
