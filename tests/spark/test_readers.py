@@ -247,6 +247,32 @@ def test_a_batch_reads_between_its_boundaries(topics: Topics, broker: Broker) ->
     assert schema_of(options) == "offset bigint, value binary"
 
 
+def test_settings_of_fetches_count_and_boundaries_must_not_cross(
+    topics: Topics, broker: Broker
+) -> None:
+    topic = topics.create("in", 1)
+    topics.fill("in", range(100), partitions=1)
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "kafka.max.poll.records": "7",
+        "kafka.fetch.max.bytes": "200",
+        "kafka.fetch.min.bytes": "100",
+        "kafka.fetch.max.wait.ms": "100",
+    }
+    reader = batch_reader(options, COLUMNS)
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert [one for batch in batches for one in batch.column("offset").to_pylist()] == list(
+        range(100)
+    )
+    assert max(batch.num_rows for batch in batches) == 7
+    options["startingOffsets"] = json.dumps({topic: {"0": 101}})
+    with pytest.raises(
+        OptionError, match=f"{topic}-0 is to be read from offset 101 on, but up to 100"
+    ):
+        batch_reader(options, COLUMNS).partitions()
+
+
 def test_a_batch_from_deleted_records_says_where_the_log_begins(
     topics: Topics, broker: Broker
 ) -> None:

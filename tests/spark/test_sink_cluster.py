@@ -321,6 +321,10 @@ def test_large_batches_are_divided_and_a_record_that_is_too_large_is_named(
     with pytest.raises(RowError, match=f"a record of 60.. bytes.*{topic}.*max.message.bytes"):
         write_task(cluster, attempt(sink, 1, number=2), [large])
     assert cluster.open_transactions(f"spark/{sink}/") == []
+    strict = sinks(topic=topic, **{"kafka.max.request.size": "1000"})
+    large = pa.RecordBatch.from_pydict({"value": pa.array([b"1" * 2000], pa.binary())})
+    with pytest.raises(RowError, match=f"{topic} is above kafka.max.request.size 1000"):
+        write_task(strict, attempt(sink, 1, number=4), [large])
     outside = pa.RecordBatch.from_pydict(
         {"value": pa.array([b"1"]), "partition": pa.array([7], pa.int32())}
     )

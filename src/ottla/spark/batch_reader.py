@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader
 from ottla.spark import row_filters, stream_plan
 from ottla.spark.boundaries import resolve
 from ottla.spark.cluster_view import ClusterView
+from ottla.spark.errors import OptionError
 from ottla.spark.option_values import EARLIEST
 from ottla.spark.ranges import OffsetRange, tasks_of
 from ottla.spark.reading import RangePartition, read_range
@@ -64,7 +65,13 @@ class OttlaBatchReader(DataSourceReader):
                     f"Start at {first} or later",
                 )
                 low = first
-            high = max(low, end[topic, partition])
+            high = end[topic, partition]
+            if low > high and options.start.kind == "offsets":
+                raise OptionError(
+                    f"{topic}-{partition} is to be read from offset {low} on, but up to {high} "
+                    "only: correct startingOffsets or endingOffsets"
+                )
+            high = max(low, high)
             ranges.append(OffsetRange(topic, partition, low, high, topics[topic].topic_id))
         return self._narrowed(ranges, view)
 

@@ -33,9 +33,17 @@ _BEFORE_TRANSACTIONS_V2 = 11
 
 
 class BatchSender:
-    """`transactional_id` None: at least once, without a transaction."""
+    """`transactional_id` None: at least once, without a transaction; `record_bytes_max` 0: what the
+    topics take."""
 
-    def __init__(self, wire: Wire, transactional_id: str | None, envelope: Envelope) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        transactional_id: str | None,
+        envelope: Envelope,
+        record_bytes_max: int = 0,
+    ) -> None:
+        self._record_bytes_max = record_bytes_max
         self._wire = wire
         self._transactional_id = transactional_id
         self._envelope = envelope
@@ -45,6 +53,13 @@ class BatchSender:
     def send(self, batches: Iterable[PartitionBatch]) -> None:
         """Returns when the ones before are stored; these are on their way."""
         made = list(batches)
+        for one in made if self._record_bytes_max else ():
+            if one.count == 1 and len(one.data) > self._record_bytes_max:
+                raise RowError(
+                    f"a record of {len(one.data)} bytes for {one.topic} is above "
+                    f"kafka.max.request.size {self._record_bytes_max}: raise it, or filter such "
+                    "rows out before the sink"
+                )
         self.flush()
         shell = self._wire.shell
         shell.enter()

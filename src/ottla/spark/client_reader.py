@@ -31,6 +31,8 @@ from ottla.spark.wire import Wire, consumer_settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ottla.client.consumer_settings import ConsumerSettings
+
 log = logging.getLogger(__name__)
 
 # Of one answer: large enough that numpy's calls and Spark's are few, small enough for many tasks.
@@ -49,8 +51,8 @@ class ClientRangeReader:
         self._settings = consumer_settings(options.client)
         self._wire = Wire(self._settings, options.poll_timeout_ms, "task")
         self._committed_only = self._settings.isolation_level == "read_committed"
-        given = "max.partition.fetch.bytes" in options.client
-        self._bytes_max = self._settings.max_partition_fetch_bytes if given else FETCH_BYTES
+        self._bytes_max = _fetch_bytes(options, self._settings)
+        self._rows_max = _given(options, "max.poll.records", self._settings.max_poll_records)
 
     def close(self) -> None:
         self._wire.close()
@@ -66,9 +68,15 @@ class ClientRangeReader:
                 if position < wanted.end:
                     coming = self._begin(wanted, position)
                 if fetched.blocks:
-                    yield from _batches(wanted, fetched, schema)
+                    for batch in _batches(wanted, fetched, schema):
+                        yield from self._parts(batch)
         finally:
             self._cancel(coming)
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        step = self._rows_max or batch.num_rows
+        for first in range(0, batch.num_rows, step):
+            yield batch.slice(first, step)
 
     def _begin(self, wanted: OffsetRange, position: int) -> Flow[Fetched]:
         shell = self._wire.shell
@@ -110,6 +118,7 @@ class ClientRangeReader:
             self._bytes_max,
             self._settings.fetch_max_wait_ms,
             self._settings.check_crcs,
+            self._settings.fetch_min_bytes,
         )
         found = await fetch(self._wire, place, position, wanted.end)
         self._check_topic(wanted, position)
@@ -153,6 +162,19 @@ class ClientRangeReader:
                 f"{wanted.topic_id}, now {info.topic_id}): {wanted} is lost from offset {position} "
                 "on. Start again with a new checkpointLocation and startingOffsets=earliest"
             )
+
+
+def _given(options: SourceOptions, name: str, number: int) -> int | None:
+    """A limit counts if somebody has set it: the client's defaults are for other uses."""
+    return number if name in options.client else None
+
+
+def _fetch_bytes(options: SourceOptions, settings: ConsumerSettings) -> int:
+    limits = [
+        _given(options, "max.partition.fetch.bytes", settings.max_partition_fetch_bytes),
+        _given(options, "fetch.max.bytes", settings.fetch_max_bytes),
+    ]
+    return min([one for one in limits if one is not None], default=FETCH_BYTES)
 
 
 def _batches(wanted: OffsetRange, fetched: Fetched, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

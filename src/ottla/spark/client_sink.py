@@ -199,7 +199,8 @@ class ClientTransaction:
             cluster.options.codec_level(settings),
             cluster.options.batch_bytes or BATCH_BYTES,
         )
-        self._sender = BatchSender(self._wire, transactional_id, self._envelope)
+        record_bytes_max = cluster.options.record_bytes_max
+        self._sender = BatchSender(self._wire, transactional_id, self._envelope, record_bytes_max)
         self._sequences: dict[tuple[str, int], int] = {}
         # Tasks begin with different partitions where rows have no keys.
         self._turn = self._producer.producer_id

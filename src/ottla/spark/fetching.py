@@ -34,6 +34,8 @@ class Place:
     bytes_max: int
     wait_ms: int
     check_crcs: bool = True
+    # An answer waits for so many bytes, `wait_ms` at most.
+    bytes_min: int = 1
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ def _question(wire: Wire, place: Place, position: int) -> dict[str, Any]:
     return {
         "replica_id": -1,
         "max_wait_ms": place.wait_ms,
-        "min_bytes": 1,
+        "min_bytes": place.bytes_min,
         "max_bytes": place.bytes_max,
         "isolation_level": int(place.committed_only),
         "session_id": 0,

@@ -32,19 +32,19 @@ class TopicRows:
 
 
 def check_columns(names: list[str], types: list[str], topic: str) -> None:
-    """`types` as Spark spells them; raises OptionError that names the column."""
-    unknown = [name for name in names if name not in COLUMNS]
-    if unknown:
-        raise OptionError(
-            f"column {unknown[0]!r} is none of {', '.join(COLUMNS)}: select what the record shall "
-            "hold, such as to_json(struct(*)) AS value"
-        )
+    """`types` as Spark spells them; raises OptionError that names the column. As with the stock
+    connector, other columns are left out, and the option `topic` goes before the column."""
+    for name in names:
+        if name not in COLUMNS and name.strip().lower() in COLUMNS:
+            raise OptionError(f"column {name!r} would be left out: it is {name.strip().lower()}")
+        if name in COLUMNS and names.count(name) > 1:
+            raise OptionError(f"there are two columns named {name}: keep one")
     if "value" not in names:
-        raise OptionError("a record needs a column named value")
+        raise OptionError(
+            "a record needs a column named value, such as to_json(struct(*)) AS value"
+        )
     if not topic and "topic" not in names:
         raise OptionError("where to? Set the option topic, or have a column named topic")
-    if topic and "topic" in names:
-        raise OptionError("both the option topic and a column named topic: keep one")
     allowed = {
         "key": ("string", "binary"),
         "value": ("string", "binary"),
@@ -52,8 +52,10 @@ def check_columns(names: list[str], types: list[str], topic: str) -> None:
         "partition": ("int",),
         "headers": ("array<struct<key:string,value:binary>>",),
     }
+    if topic:
+        del allowed["topic"]
     for name, kind in zip(names, types, strict=True):
-        if kind not in allowed[name]:
+        if kind not in allowed.get(name, (kind,)):
             raise OptionError(
                 f"column {name} is {kind}, and must be {' or '.join(allowed[name])}: cast it"
             )

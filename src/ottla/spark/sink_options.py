@@ -31,6 +31,9 @@ _REFUSED_SETTINGS = {
     "key.serializer": "keys are written as they are: cast the column",
     "value.serializer": "values are written as they are: cast the column",
     "interceptor.classes": "what a query writes must not depend on code beside it",
+    "partitioner.class": "rows go where their key says, or their column partition",
+    "partitioner.ignore.keys": "rows go where their key says: leave the column key out, or have "
+    "a column partition",
     "transactional.id": "the sink makes one for each task: name the sink with sinkId",
 }
 _CODECS = {
@@ -52,6 +55,8 @@ class SinkOptions:
     transaction_timeout_ms: int
     codec: int
     batch_bytes: int
+    # Of a record; 0: what the topic takes.
+    record_bytes_max: int
 
     def codec_level(self, settings: ProducerSettings) -> int | None:
         levels = {
@@ -66,20 +71,20 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     given = Given(options)
     given.refuse_unknown((*NAMES, *_SPARKS_OWN), "the sink")
     settings = client_settings(given, _REFUSED_SETTINGS)
-    delivery = values.choice(
-        "delivery",
-        (given.text("delivery") or EXACTLY_ONCE).replace("-", "_"),
-        (EXACTLY_ONCE, AT_LEAST_ONCE),
-    )
+    named = given.text("delivery")
+    delivery = EXACTLY_ONCE
+    if named is not None:
+        allowed = (EXACTLY_ONCE, AT_LEAST_ONCE)
+        delivery = values.choice("delivery", named.replace("-", "_"), allowed)
     _check_strength(settings, delivery)
-    token = (given.text("batchToken") or "").strip()
+    token = _filled(given, "batchToken")
     if token and streaming:
         raise OptionError("option batchToken: a streaming query has its own batch numbers")
     sink = _sink_id(given, delivery)
     if token and not sink:
         raise OptionError("option batchToken needs sinkId: whose batch is it?")
     return SinkOptions(
-        topic=(given.text("topic") or "").strip(),
+        topic=_filled(given, "topic"),
         client=settings,
         sink_id=sink,
         delivery=delivery,
@@ -89,8 +94,17 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
             settings.get("transaction.timeout.ms", str(TRANSACTION_TIMEOUT_DEFAULT_MS)),
         ),
         codec=_codec(settings),
-        batch_bytes=values.at_least("kafka.batch.size", settings.get("batch.size", "0"), 0),
+        batch_bytes=_positive(settings, "batch.size"),
+        record_bytes_max=_positive(settings, "max.request.size"),
     )
+
+
+def _filled(given: Given, name: str) -> str:
+    """Empty if it is not given."""
+    text = given.text(name)
+    if text is not None and not text.strip():
+        raise OptionError(f"option {name} is empty: remove it, or fill it in")
+    return (text or "").strip()
 
 
 def _sink_id(given: Given, delivery: str) -> str:
@@ -114,6 +128,11 @@ def _check_strength(settings: Mapping[str, str], delivery: str) -> None:
         )
     if settings.get("enable.idempotence", "true").lower() != "true" and delivery == EXACTLY_ONCE:
         raise OptionError("option kafka.enable.idempotence: exactly once needs it")
+
+
+def _positive(settings: Mapping[str, str], name: str) -> int:
+    """0 if it is not given."""
+    return values.positive(f"kafka.{name}", settings[name]) if name in settings else 0
 
 
 def _codec(settings: Mapping[str, str]) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 from ottla.spark import option_values as values
 from ottla.spark.errors import OptionError
 from ottla.spark.option_values import EARLIEST, LATEST, Offsets
+from ottla.spark.stock_settings import translated
 
 BATCH: Final = "batch"
 STREAM: Final = "streaming"
@@ -39,6 +40,7 @@ COLUMNS: Final = (
 )
 
 _SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
+_STRATEGY = "startingOffsetsByTimestampStrategy"
 _ONLY_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsets")
 _ONLY_BATCH = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "pushFilters")
 _BOTH = (
@@ -46,7 +48,7 @@ _BOTH = (
     "startingOffsets",
     "startingOffsetsByTimestamp",
     "startingTimestamp",
-    "startingOffsetsByTimestampStrategy",
+    _STRATEGY,
     "failOnDataLoss",
     "minPartitions",
     "maxRecordsPerPartition",
@@ -175,15 +177,21 @@ def parse_source_options(options: Mapping[str, str], mode: str) -> SourceOptions
         if name in given:
             raise OptionError(f"option {name} has no effect in a {mode} query: remove it")
     client = _client_settings(given)
-    lowest = values.at_least("minOffsetsPerTrigger", given.text("minOffsetsPerTrigger") or "0", 0)
+    lowest = _number(given, "minOffsetsPerTrigger", 0) or 0
+    if "maxTriggerDelay" in given and not lowest:
+        raise OptionError("option maxTriggerDelay has no effect without minOffsetsPerTrigger")
     limit = _limit(given, lowest)
     if limit is not None and lowest > limit:
         raise OptionError(f"minOffsetsPerTrigger {lowest} is above maxOffsetsPerTrigger {limit}")
+    start, end = _start(given, mode), _end(given, mode)
+    since, until = start.timestamp_ms, end.timestamp_ms
+    if since is not None and until is not None and since > until:
+        raise OptionError(f"startingTimestamp {since} is after endingTimestamp {until}")
     return SourceOptions(
         subscription=_subscription(given),
         client=client,
-        start=_start(given, mode),
-        end=_end(given, mode),
+        start=start,
+        end=end,
         fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
         max_offsets_per_trigger=limit,
         min_offsets_per_trigger=lowest,
@@ -213,7 +221,7 @@ def client_settings(given: Given, refused: Mapping[str, str]) -> dict[str, str]:
         raise OptionError(
             "option kafka.bootstrap.servers is missing: name a broker, such as 127.0.0.1:9092"
         )
-    return settings
+    return translated(settings)
 
 
 def _client_settings(given: Given) -> dict[str, str]:
@@ -238,24 +246,27 @@ def _subscription(given: Given) -> Subscription:
         return Subscription(partitions=values.assigned_partitions(name, text))
     if name == "subscribe":
         return Subscription(topics=values.names(name, text))
-    if not text.strip():
-        raise OptionError("option subscribePattern is empty")
-    return Subscription(pattern=text.strip())
+    return Subscription(pattern=values.pattern(name, text))
 
 
 def _start(given: Given, mode: str) -> Boundary:
     """startingTimestamp goes before startingOffsetsByTimestamp, that before startingOffsets."""
-    strategy = values.choice(
-        "startingOffsetsByTimestampStrategy",
-        given.text("startingOffsetsByTimestampStrategy") or "error",
-        ("error", "latest"),
-    )
+    named = given.text(_STRATEGY)
+    strategy = "error" if named is None else values.choice(_STRATEGY, named, ("error", "latest"))
     by_time = _by_time(given, "startingTimestamp", "startingOffsetsByTimestamp", strategy)
     if by_time is not None:
         return by_time
-    found = start_of(given.text("startingOffsets") or "", mode)
-    if found is None:
+    if named is not None:
+        raise OptionError(
+            f"option {_STRATEGY} has no effect without startingTimestamp or "
+            "startingOffsetsByTimestamp: remove it"
+        )
+    text = given.text("startingOffsets")
+    if text is None:
         return Boundary("earliest" if mode == BATCH else "latest")
+    found = start_of(text, mode)
+    if found is None:
+        raise OptionError("option startingOffsets is empty: earliest, latest, group or offsets")
     if found.kind == "group" and not given.text("kafka.group.id"):
         raise OptionError("option startingOffsets=group needs kafka.group.id")
     return found
@@ -270,8 +281,9 @@ def start_of(text: str, mode: str) -> Boundary | None:
         raise OptionError("option startingOffsets: a batch from latest on would be empty")
     if lowered in ("earliest", "latest", "group"):
         return Boundary(lowered)
-    if lowered.isdigit():
-        return Boundary("timestamps", timestamp_ms=int(lowered), after_last="latest")
+    if lowered.isascii() and lowered.isdigit():
+        moment = values.at_least("startingOffsets", lowered, 0)
+        return Boundary("timestamps", timestamp_ms=moment, after_last="latest")
     offsets = values.offsets_by_partition("startingOffsets", text)
     if mode == BATCH:
         _refuse_number("startingOffsets", offsets, LATEST, "a batch from latest on would be empty")

@@ -54,6 +54,12 @@ def test_what_is_given_counts() -> None:
         ({"batchToken": "t", "sinkId": "s"}, "batchToken: a streaming query"),
         ({"kafka.acks": "1"}, "kafka.acks"),
         ({"kafka.enable.idempotence": "false"}, "kafka.enable.idempotence"),
+        ({"kafka.batch.size": "0"}, "kafka.batch.size"),
+        ({"kafka.max.request.size": "0"}, "kafka.max.request.size"),
+        ({"kafka.partitioner.class": "RoundRobinPartitioner"}, "kafka.partitioner.class"),
+        ({"kafka.partitioner.ignore.keys": "true"}, "kafka.partitioner.ignore.keys"),
+        ({"delivery": ""}, "option delivery"),
+        ({"topic": " "}, "option topic is empty"),
         ({"kafka.transactional.id": "a"}, "name the sink with sinkId"),
         ({"kafka.key.serializer": "a"}, "cast the column"),
         ({"kafka.compression.type": "rar"}, "kafka.compression.type"),
@@ -75,10 +81,11 @@ def test_a_token_needs_to_know_whose_it_is() -> None:
     ("names", "types", "topic", "says"),
     [
         (["value"], ["bigint"], "t", "column value is bigint, and must be string or binary"),
-        (["value", "note"], ["string", "int"], "t", "column 'note' is none of key, value"),
+        (["value", "Key"], ["string", "string"], "t", "column 'Key' would be left out: it is key"),
+        (["value", "value"], ["string", "string"], "t", "two columns named value"),
         (["key"], ["string"], "t", "needs a column named value"),
         (["value"], ["string"], "", "Set the option topic"),
-        (["value", "topic"], ["string", "string"], "t", "both the option topic and a column"),
+        (["value", "topic"], ["string", "int"], "", "column topic is int"),
         (["value", "partition"], ["string", "bigint"], "t", "column partition is bigint"),
         (["value", "headers"], ["string", "map<string,string>"], "t", "column headers is map"),
     ],
@@ -88,6 +95,14 @@ def test_columns_that_no_record_has_are_refused(
 ) -> None:
     with pytest.raises(OptionError, match=says):
         check_columns(names, types, topic)
+
+
+def test_other_columns_are_left_out_and_the_option_goes_before_the_column() -> None:
+    """As the stock connector has it: rows of its source can be written as they are."""
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    types = ["binary", "binary", "string", "int", "bigint", "timestamp", "int"]
+    check_columns(names, types, "t")
+    check_columns(["value", "topic"], ["string", "bigint"], "t")
 
 
 def test_columns_of_a_record() -> None:

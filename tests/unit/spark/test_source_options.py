@@ -51,6 +51,13 @@ def parse(mode: str, **options: str) -> SourceOptions:
     return parse_source_options({**NEEDED, **options}, mode)
 
 
+# Options that have an effect beside another one only.
+BESIDE = {
+    "startingOffsetsByTimestampStrategy": {"startingTimestamp": "1000"},
+    "maxTriggerDelay": {"minOffsetsPerTrigger": "10"},
+}
+
+
 def given(name: str, text: str) -> dict[str, str]:
     if name.lower() in ("assign", "subscribe", "subscribepattern"):
         return {"kafka.bootstrap.servers": "127.0.0.1:9092", name: text}
@@ -70,10 +77,13 @@ def test_every_option_changes_what_is_done_or_is_refused_by_name(name: str, mode
             parse_source_options(given(name, text), mode)
         return
     # In any case, as Spark takes them.
-    changed = parse_source_options(given(name.upper(), text), mode)
-    same_as_default = {("startingOffsets", BATCH), ("startingOffsetsByTimestampStrategy", mode)}
-    if (name, mode) not in same_as_default:
-        assert changed != parse_source_options(NEEDED, mode)
+    beside = BESIDE.get(name, {})
+    changed = parse_source_options({**given(name.upper(), text), **beside}, mode)
+    if (name, mode) != ("startingOffsets", BATCH):  # its default
+        assert changed != parse_source_options({**NEEDED, **beside}, mode)
+    if beside:
+        with pytest.raises(OptionError, match=f"{name} has no effect without"):
+            parse_source_options(given(name, text), mode)
 
 
 def test_the_defaults() -> None:
@@ -113,7 +123,11 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
         ("failOnDataLoss", "maybe", "neither true nor false"),
         ("minPartitions", "0", "less than 1"),
         ("minPartitions", "many", "not a whole number"),
-        ("maxTriggerDelay", "soon", "not a duration"),
+        ("minOffsetsPerTrigger", "", "not a whole number"),
+        ("maxOffsetsPerTrigger", "9" * 20, "is above"),
+        ("maxOffsetsPerTrigger", "1_000", "not a whole number"),
+        ("maxOffsetsPerTrigger", "٣", "not a whole number"),
+        ("subscribePattern", "(", "exactly one of"),
         ("maxOffsetsPerTrigger", "-1", "less than 1"),
         ("startingOffsets", "first", "not JSON"),
         ("startingOffsets", "[1]", "not an object"),
@@ -121,6 +135,14 @@ def test_a_time_goes_before_times_and_those_before_offsets() -> None:
         ("startingOffsets", '{"orders":{"a":5}}', "no partition with a number"),
         ("startingOffsets", '{"orders":{"0":true}}', "no partition with a number"),
         ("startingOffsets", '{"orders":{"0":-3}}', "below -2"),
+        ("startingOffsets", '{"orders":{"0":1,"0":2}}', "names something twice"),
+        ("startingOffsets", '{"orders":{"0":1,"00":2}}', "orders-00 is named twice"),
+        ("startingOffsets", '{"orders":{"0":99999999999999999999}}', "is above"),
+        ("startingOffsets", '{"orders":{"²":1}}', "no partition with a number"),
+        ("startingOffsets", '{"orders":{"99999999999":1}}', "no partition with a number"),
+        ("startingOffsets", "[" * 100_000, "not JSON"),
+        ("startingOffsets", " ", "startingOffsets is empty"),
+        ("startingOffsets", "²", "not JSON"),
         ("startingOffsets", "{}", "names no partition"),
         ("startingOffsets", "group", "needs kafka.group.id"),
         ("startingTimestamp", "-5", "less than 0"),
@@ -160,6 +182,40 @@ def test_the_least_must_not_be_above_the_most() -> None:
     with pytest.raises(OptionError, match="20 is above maxOffsetsPerTrigger 10"):
         parse(STREAM, minOffsetsPerTrigger="20", maxOffsetsPerTrigger="10")
     assert parse(STREAM, minOffsetsPerTrigger="2000000").max_offsets_per_trigger == 2_000_000
+
+
+def test_a_duration_is_one() -> None:
+    for text in ("soon", "5 parsecs", ""):
+        with pytest.raises(OptionError, match=r"maxTriggerDelay.*not a duration"):
+            parse(STREAM, minOffsetsPerTrigger="5", maxTriggerDelay=text)
+    found = parse(STREAM, minOffsetsPerTrigger="5", maxTriggerDelay="2 MIN")
+    assert found.max_trigger_delay_ms == 120_000
+
+
+def test_a_time_must_not_be_after_the_end() -> None:
+    with pytest.raises(OptionError, match="startingTimestamp 7 is after endingTimestamp 5"):
+        parse(BATCH, startingTimestamp="7", endingTimestamp="5")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("subscribePattern", "(", "is no pattern"),
+        ("subscribePattern", " ", "is empty"),
+        ("assign", '{"orders":[]}', "names no partition"),
+        ("assign", '{"orders":[-1]}', "a partition that cannot be"),
+        ("assign", '{"orders":[3000000000]}', "a partition that cannot be"),
+    ],
+)
+def test_what_to_read_must_be_possible(name: str, text: str, says: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name}.*{says}"):
+        parse_source_options({"kafka.bootstrap.servers": "127.0.0.1:9092", name: text}, STREAM)
+
+
+def test_a_message_stays_short_whatever_was_given() -> None:
+    with pytest.raises(OptionError) as refused:
+        parse(STREAM, failOnDataLoss="x" * 10_000)
+    assert len(str(refused.value)) < 500
 
 
 def test_two_ways_to_name_the_group_are_one_too_many() -> None:
