@@ -22,7 +22,7 @@ IS_FULL = "OTTLA_SPARK_FULL" in os.environ
 POINTS = crash_points.POINTS if IS_FULL else ("task-mid-write", "after-first-end")
 
 # A task that dies is done again by Spark itself; all other deaths end the query.
-OF_TASKS = ("task-mid-write", "task-prepared")
+OF_TASKS = ("task-mid-read", "task-mid-write", "task-prepared")
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from ottla.spark import java
 from ottla.spark.java import find_java, make_launcher
 
 
@@ -25,3 +28,22 @@ def test_the_machines_own_java_is_found() -> None:
     found = find_java()
     assert found is not None
     assert found.version >= 17
+
+
+def test_a_java_that_is_too_old_gives_way_to_the_one_that_pip_has_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, version in (("own/bin/java", "1.8.0_412"), ("bundled", "21.0.8")):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "own"))
+    monkeypatch.setattr(java, "bundled_java", lambda: None)
+    own = find_java()
+    assert own is not None
+    assert (own.version, own.is_bundled) == (1, False)
+    monkeypatch.setattr(java, "bundled_java", lambda: str(tmp_path / "bundled"))
+    found = find_java()
+    assert found is not None
+    assert (found.version, found.is_bundled) == (21, True)

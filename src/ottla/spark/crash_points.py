@@ -1,4 +1,4 @@
-"""Places where a test may let the sink die: named in the environment, silent otherwise.
+"""Places where a test may let a process die: named in the environment, silent otherwise.
 
 OTTLA_SPARK_CRASH names a directory. Its file `plan` is `point`, `point@batch` or several of them
 with commas, each with an action after a colon: `kill` (the process kills itself, as a lost executor
@@ -16,6 +16,7 @@ from pathlib import Path
 from ottla.spark.errors import SparkError
 
 POINTS = (
+    "task-mid-read",
     "task-mid-write",
     "task-prepared",
     "before-claim",
@@ -25,6 +26,10 @@ POINTS = (
     "after-commit",
 )
 _LOOK_SECONDS = 0.05
+
+
+def is_armed() -> bool:
+    return "OTTLA_SPARK_CRASH" in os.environ
 
 
 def crash_point(name: str, batch: int) -> None:

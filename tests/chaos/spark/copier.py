@@ -1,7 +1,8 @@
 """Copies a topic to another, exactly once, as long as it is wanted: a driver that can be killed.
 
-Its one argument is JSON: `bootstrap`, `source`, `target`, `directory`, `master`, `settings`. When
-there is a file `ended` in the directory it copies what is left, and ends.
+Its one argument is JSON: `bootstrap`, `source`, `target`, `directory`, `master`, `settings`
+of Spark, `reading` for options of the source. When there is a file `ended` in the directory it
+copies what is left, and ends.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def main() -> None:
         .option("subscribe", given["source"])
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(ROWS_IN_BATCH))
+        .options(**given.get("reading", {}))
         .load()
         .select("key", "value")
         .writeStream.format("ottla")

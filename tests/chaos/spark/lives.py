@@ -31,6 +31,7 @@ class Copier:
         *,
         master: str = "local[2,3]",
         settings: Mapping[str, str] | None = None,
+        reading: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.topics = topics
@@ -43,6 +44,7 @@ class Copier:
             "directory": str(directory),
             "master": master,
             "settings": dict(settings or {}),
+            "reading": dict(reading or {}),
         }
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
