@@ -171,10 +171,13 @@ class Bench:
             time.sleep(0.2)
         resident = resident_bytes(jvm)
         query.stop()
-        costs = [one["durationMs"]["triggerExecution"] for one in query.recentProgress][10:]
+        durations = [one["durationMs"] for one in query.recentProgress][10:]
+        costs = [one["triggerExecution"] for one in durations]
         tenth = max(len(costs) // 10, 10)
+        parts = {name for one in durations for name in one if name != "triggerExecution"}
         return {
             "batch_ms": median(costs),
+            **{f"{name}_ms": median(one.get(name, 0) for one in durations) for name in parts},
             "growth": median(costs[-tenth:]) / median(costs[:tenth]),
             "memory_growth": resident / max(resident_at_first, 1),
         }

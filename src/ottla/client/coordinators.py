@@ -15,6 +15,9 @@ from ottla.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, NONE, NOT_COOR
 GROUP = 0
 TRANSACTION = 1
 
+# Whoever makes an id for each piece of its work asks once for each, and never again.
+KNOWN_MAX = 1_000
+
 
 class Coordinators:
     def __init__(self, core: Core) -> None:
@@ -40,6 +43,8 @@ class Coordinators:
         if known is None or (known.host, known.port) != (found.host, found.port):
             core.cluster.brokers[node_id] = Broker(node_id, found.host, found.port)
         self._known[kind, key] = node_id
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]  # the one that has been known longest
         return node_id
 
     def forget(self, kind: int, key: str) -> None:

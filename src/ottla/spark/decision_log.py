@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.client.errors import error_for
+from ottla.client.fetch_records import read_records
 from ottla.client.murmur2 import murmur2
 from ottla.protocol.api_keys import CREATE_TOPICS, METADATA
 from ottla.protocol.error_codes import (
@@ -86,14 +87,10 @@ class DecisionLog:
                 await self._wire.core.sleep_until(self._wire.core.now_ms + _WAIT_MS)
 
     def _learn(self, blocks: list[RecordBlock], position: int, partition: int) -> None:
-        from ottla.client.columns.table import FetchedBlocks, table_of
-
-        table = table_of([FetchedBlocks(TOPIC, partition, position, blocks)])
-        keys = table.column("key").to_pylist()
-        values = table.column("value").to_pylist()
-        for key, value in zip(keys, values, strict=True):
-            if key is not None:
-                self._newest[key.decode(errors="replace")] = value
+        found = read_records((TOPIC, partition), blocks, position)
+        for record in found.some(0, len(found)):
+            if record.key is not None:
+                self._newest[record.key.decode(errors="replace")] = record.value
 
     async def _find_topic(self) -> None:
         if self._count:

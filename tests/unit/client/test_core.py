@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import InvariantError
+from ottla.client import coordinators as coordinators_module
 from ottla.client.coordinators import GROUP, Coordinators
 from ottla.client.core import Core
 from ottla.client.errors import (
@@ -172,6 +173,22 @@ def test_a_cut_connection_fails_what_waits_and_is_tried_again_by_retry() -> None
     coordinators.forget(GROUP, "g")
     answers.append(coordinator(1))
     assert here.run(coordinators.find(GROUP, "g")) == 1
+
+
+def test_what_is_known_of_coordinators_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink makes a transactional id for each task, and lives for months."""
+    monkeypatch.setattr(coordinators_module, "KNOWN_MAX", 2)
+    asked: list[str] = []
+
+    def answer(request: Any, version: int) -> Any:
+        asked.append("find")
+        return coordinator(0)
+
+    here = world({FIND_COORDINATOR: answer})
+    coordinators = Coordinators(here.core)
+    for key in ("a", "b", "c", "c", "b", "a"):
+        assert here.run(coordinators.find(GROUP, key)) == 0
+    assert len(asked) == 4  # "a" had to go for "c"
 
 
 def test_retry_gives_up_at_its_deadline_with_the_last_reason() -> None:
