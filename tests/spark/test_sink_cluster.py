@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.spark.client_sink import ClientSinkCluster
+from ottla.spark.client_sink import AT_ONCE_MAX, ClientSinkCluster
 from ottla.spark.decisions import Decision, Prepared
 from ottla.spark.errors import RowError, SinkConflict
 from ottla.spark.sink_options import parse_sink_options
@@ -107,6 +107,18 @@ def test_a_prepared_transaction_has_no_time_out_and_an_open_one_has(
             assert sorted(there.values("out")) == [1, 2]
         finally:
             cluster.wire.close()
+
+
+def test_a_batch_of_many_tasks_is_committed_whole(sinks: Any, topics: Topics) -> None:
+    """More than are ended at the same time."""
+    sink, cluster = new_sink(), sinks(topic=topics.create("out"))
+    count = AT_ONCE_MAX + 8
+    written = [write_task(cluster, attempt(sink, number=one), rows(one)) for one in range(count)]
+    commit_batch(cluster, sink, 0, written)
+    assert sorted(topics.values("out")) == list(range(count))
+    assert cluster.open_transactions(f"spark/{sink}/") == []
+    commit_batch(cluster, sink, 0, written)  # once more, after a crash that Spark knows of
+    assert len(topics.values("out")) == count
 
 
 def test_a_second_query_on_the_same_sink_is_refused_by_name(sinks: Any, topics: Topics) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.base.errors import OttlaError
 from ottla.client.errors import ClientError, FencedError
 from ottla.records.batch_builder import RecordToWrite, build_batch
 from ottla.records.compression import NONE as NO_CODEC
@@ -36,6 +38,8 @@ DECISION_TIMEOUT_MS = 30_000
 # Just below the largest batch that brokers take by default (message.max.bytes).
 BATCH_BYTES = 900_000
 _TRIES_MAX = 10
+# Transactions that are ended at the same time: a batch may have had hundreds of tasks.
+AT_ONCE_MAX = 32
 
 
 class ClientSinkCluster:
@@ -62,11 +66,30 @@ class ClientSinkCluster:
         return ClientClaim(self, sink, owner)
 
     def commit(self, transaction: Prepared) -> None:
+        self.wire.shell.call(self._commit(transaction))
+
+    def commit_all(self, transactions: Sequence[Prepared]) -> None:
+        for first in range(0, len(transactions), AT_ONCE_MAX):
+            self.wire.shell.call(self._commit_some(transactions[first : first + AT_ONCE_MAX]))
+
+    async def _commit_some(self, transactions: Sequence[Prepared]) -> None:
+        """All are over when this is: the first failure is raised then."""
+        coming = [self.wire.core.spawn(self._commit(one)) for one in transactions]
+        failure: OttlaError | None = None
+        for one in coming:
+            try:
+                await one
+            except OttlaError as failed:
+                failure = failure or failed
+        if failure is not None:
+            raise failure
+
+    async def _commit(self, transaction: Prepared) -> None:
         producer = Producer(transaction.producer_id, transaction.epoch)
         name = transaction.transactional_id
         prepares = self.wire.prepares()
         try:
-            self.wire.call(
+            await self.wire.retried(
                 lambda: flows.end(self.wire, name, producer, commit=True, forget=prepares),
                 f"committing {name}",
             )
@@ -134,8 +157,7 @@ class ClientSinkCluster:
         """The sink has no decision any more, and nothing open; whoever is first may have it."""
         claim = self.claim(sink)
         last = claim.decision()
-        for transaction in last.transactions if last is not None else ():
-            self.commit(transaction)
+        self.commit_all(last.transactions if last is not None else ())
         for name in self.open_transactions(sink_prefix(sink)):
             self.abort(name)
         if last is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.spark.decisions import Decision, Prepared
@@ -43,6 +44,9 @@ class SinkCluster(Protocol):
 
     def commit(self, transaction: Prepared) -> None:
         """Idempotent. Raises SinkLoss when it was aborted."""
+
+    def commit_all(self, transactions: Sequence[Prepared]) -> None:
+        """The same for each of them, in no order: some may be committed when this raises."""
 
     def abort(self, transactional_id: str) -> None:
         """Whatever is open under this id, and whoever has it."""

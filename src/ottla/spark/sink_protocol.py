@@ -203,10 +203,10 @@ def _refuse_skips(sink: str, batch: int, written: Sequence[Written]) -> None:
 
 
 def _roll_forward(cluster: SinkCluster, decision: Decision) -> None:
-    for number, transaction in enumerate(decision.transactions):
-        cluster.commit(transaction)
-        if number == 0:
-            crash_point("after-first-end", decision.batch)
+    if decision.transactions:
+        cluster.commit(decision.transactions[0])
+        crash_point("after-first-end", decision.batch)
+        cluster.commit_all(decision.transactions[1:])
 
 
 def _abort_dead(cluster: SinkCluster, last: Decision) -> None:

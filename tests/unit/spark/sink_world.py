@@ -205,6 +205,10 @@ class MemoryCluster:
                 raise SinkLoss(f"{transaction.transactional_id} is {one.state}")
             one.state = "committed"
 
+    def commit_all(self, transactions: Iterable[Prepared]) -> None:
+        for one in transactions:
+            self.commit(one)
+
     def abort(self, transactional_id: str) -> None:
         with self.fuse:
             one = self.world.transactions[transactional_id]
