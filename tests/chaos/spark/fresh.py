@@ -1,5 +1,5 @@
-"""A machine with Python and nothing else: the wheel by pip, Java by pip, rows flow. And a Spark
-Connect server that has the wheel and knows nothing of it.
+"""A machine with Python and nothing else: the wheel by pip, Java by pip, rows flow. And servers of
+Spark Connect: one that has the wheel installed, and one to which the client sends it.
 
 For `make chaos`, which names this file: half a gigabyte is fetched and unpacked.
 """
@@ -7,6 +7,7 @@ For `make chaos`, which names this file: half a gigabyte is fetched and unpacked
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -30,8 +31,12 @@ CLIENT = """
 import sys
 from pyspark.sql import SparkSession
 
-remote, bootstrap, source, target, directory = sys.argv[1:]
+remote, bootstrap, source, target, directory, *shipped = sys.argv[1:]
 spark = SparkSession.builder.remote(remote).getOrCreate()
+for wheel in shipped:
+    spark.addArtifact(wheel, pyfile=True)
+    from pyspark_ottla import DefaultSource
+    spark.dataSource.register(DefaultSource)
 options = {"kafka.bootstrap.servers": bootstrap}
 read = spark.read.format("ottla").options(**options).option("subscribe", source)
 assert read.load().count() == 500
@@ -133,7 +138,29 @@ def connect_server(fresh: Path, environment: dict[str, str], directory: Path) ->
         server.wait(60)
 
 
-def test_a_connect_server_runs_it_with_only_the_wheel(fresh: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def shipped(fresh: Path, tmp_path: Path) -> Iterator[Path]:
+    """The wheel under a name that Spark takes; it is not installed meanwhile."""
+    (wheel,) = fresh.parent.parent.glob("*.whl")
+    found = tmp_path / "ottla.zip"
+    shutil.copy(wheel, found)
+    pip = str(fresh / "pip")
+    subprocess.run([pip, "uninstall", "--quiet", "--yes", "ottla"], check=True)
+    yield found
+    subprocess.run([pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+
+
+def test_a_connect_server_finds_what_is_installed(fresh: Path, tmp_path: Path) -> None:
+    copy_by_connect(fresh, tmp_path)
+
+
+def test_a_connect_server_runs_it_with_only_the_wheel_shipped(
+    fresh: Path, shipped: Path, tmp_path: Path
+) -> None:
+    copy_by_connect(fresh, tmp_path, str(shipped))
+
+
+def copy_by_connect(fresh: Path, tmp_path: Path, *wheels: str) -> None:
     python = str(fresh / "python")
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     environment = {**inherited, "PYSPARK_PYTHON": python}
@@ -141,7 +168,8 @@ def test_a_connect_server_runs_it_with_only_the_wheel(fresh: Path, tmp_path: Pat
         topics = Topics(broker.bootstrap, "connect")
         source, target = topics.create("in"), topics.create("out")
         topics.fill("in", range(500))
-        arguments = [remote, broker.bootstrap, source, target, str(tmp_path / "checkpoint")]
+        checkpoint = str(tmp_path / "checkpoint")
+        arguments = [remote, broker.bootstrap, source, target, checkpoint, *wheels]
         done = subprocess.run(
             [python, "-c", CLIENT, *arguments],
             cwd=tmp_path,
