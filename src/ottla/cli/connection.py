@@ -20,7 +20,7 @@ from ottla.base.ids import TopicPartition
 from ottla.cli.addresses import check_anybody_listens, parse_addresses
 from ottla.cli.client_errors import reason_of
 from ottla.cli.client_settings import settings_for
-from ottla.cli.failure import Failure
+from ottla.cli.failure import Failure, NoAnswer
 from ottla.cli.group_admin import GroupAdmin
 from ottla.cli.group_model import AssignmentListener, Membership
 from ottla.cli.model import (
@@ -33,6 +33,7 @@ from ottla.cli.model import (
     TopicPlace,
     TopicSummary,
 )
+from ottla.cli.output import note
 from ottla.client import admin_values
 from ottla.client.admin import Admin
 from ottla.client.admin_values import TopicDescription
@@ -48,6 +49,7 @@ T = TypeVar("T")
 
 EARLIEST = "earliest"
 LATEST = "latest"
+NOBODY = -1
 OffsetQuery = str | int
 """EARLIEST, LATEST, or a timestamp in milliseconds."""
 
@@ -84,6 +86,9 @@ class Connection:
         self.close = weakref.finalize(self, self._admin.close)
         self._topics: dict[str, TopicDescription] = {}
         self._brokers: dict[int, Address] = {}
+        self.silent: set[int] = set()
+        """Brokers that did not answer since the last look at the cluster."""
+        self._told_of: set[int] = set()
         self.refresh()
 
     def refresh(self) -> None:
@@ -99,6 +104,7 @@ class Connection:
                 f" {self.timeout_s:g} s: {reason_of(cause)}"
             ) from cause
         self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in brokers}
+        self.silent.clear()
 
     def broker_addresses(self) -> dict[int, Address]:
         """Where each broker says it can be reached, by broker id."""
@@ -180,6 +186,42 @@ class Connection:
         )
         return {partition: _found(one) for partition, one in found.items()}
 
+    def offsets_of_living(
+        self, queries: Mapping[TopicPartition, OffsetQuery], *, committed: bool = True
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """As `offsets`, but without the partitions of leaders that do not answer.
+
+        For what is shown: people look at a topic just when a broker is away, and want to see the
+        rest. A line says of each such broker that it is silent; it is not asked again."""
+        leaders = self._leaders_of({topic for topic, _ in queries})
+        by_leader: dict[int, dict[TopicPartition, OffsetQuery]] = {}
+        for one, query in queries.items():
+            by_leader.setdefault(leaders.get(one, NOBODY), {})[one] = query
+        found: dict[TopicPartition, FoundOffset | None] = {}
+        for leader, wanted in sorted(by_leader.items()):
+            if leader in self.silent:
+                continue
+            try:
+                found |= self.offsets(wanted, committed=committed)
+            except NoAnswer:
+                self.silent.add(leader)
+                self._tell_of(leader)
+        return found
+
+    def _leaders_of(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        return {
+            (topic, partition.partition): partition.leader
+            for topic in topics
+            for partition in self._topics[topic].partitions
+            if partition.leader is not None
+        }
+
+    def _tell_of(self, broker: int) -> None:
+        if broker not in self._told_of:
+            self._told_of.add(broker)
+            where = self._brokers.get(broker, "an unknown address")
+            note(f"broker {broker} at {where} does not answer: what it leads is not known in full")
+
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Deletes what lies before each offset; gives the earliest offset that is left."""
         if not before:
@@ -254,7 +296,7 @@ class Connection:
         try:
             return call()
         except (TimedOutError, ConnectionLostError) as cause:
-            raise Failure(f"{what}: {reason_of(cause)}; {self._where_brokers_are()}") from cause
+            raise NoAnswer(f"{what}: {reason_of(cause)}; {self._where_brokers_are()}") from cause
         except ClientError as cause:
             raise Failure(f"{what}: {reason_of(cause)}") from cause
 

@@ -12,3 +12,7 @@ from ottla.base.errors import OttlaError
 
 class Failure(OttlaError):
     """A command could not do what it was asked."""
+
+
+class NoAnswer(Failure):
+    """A broker that was asked said nothing in time: others may still answer."""

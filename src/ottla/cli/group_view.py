@@ -33,20 +33,10 @@ def existing_groups(connection: Connection, names: Sequence[str]) -> list[GroupD
 
 def latest_offsets(connection: Connection, partitions: Iterable[TopicPartition]) -> Offsets:
     """As Kafka's own tool counts: with records of open transactions. Not where there is no leader,
-    nor for topics that are gone.
+    or none that answers, nor for topics that are gone.
     """
-    return _known_offsets(connection, partitions, "latest")
-
-
-def earliest_offsets(connection: Connection, partitions: Iterable[TopicPartition]) -> Offsets:
-    return _known_offsets(connection, partitions, "earliest")
-
-
-def _known_offsets(
-    connection: Connection, partitions: Iterable[TopicPartition], query: str
-) -> Offsets:
     wanted = sorted(set(partitions) & led_partitions(connection, {one[0] for one in partitions}))
-    found = connection.offsets(dict.fromkeys(wanted, query), committed=False)
+    found = connection.offsets_of_living(dict.fromkeys(wanted, "latest"), committed=False)
     return {one: offset.offset for one, offset in found.items() if offset is not None}
 
 

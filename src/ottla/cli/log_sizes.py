@@ -49,7 +49,7 @@ def held_replicas(connection: Connection, places: Sequence[TopicPlace]) -> Held:
     addresses = connection.broker_addresses()
     held: Held = {}
     for broker, partitions in sorted(wanted.items()):
-        if broker in addresses:
+        if broker in addresses and broker not in connection.silent:
             found = held_by(addresses[broker], partitions, connection.timeout_s)
             for one in partitions & found.keys():
                 held.setdefault(one, {})[broker] = found[one]

@@ -40,9 +40,9 @@ def describe_topics(connection: Connection, names: Sequence[str]) -> list[dict[s
         if partition.leader is not None
     ]
     known = Known(
-        earliest=connection.offsets(dict.fromkeys(led, "earliest")),
-        latest=connection.offsets(dict.fromkeys(led, "latest")),
-        watermarks=connection.offsets(dict.fromkeys(led, "latest"), committed=False),
+        earliest=connection.offsets_of_living(dict.fromkeys(led, "earliest")),
+        latest=connection.offsets_of_living(dict.fromkeys(led, "latest")),
+        watermarks=connection.offsets_of_living(dict.fromkeys(led, "latest"), committed=False),
         held=held_replicas(connection, places),
     )
     return [

@@ -71,6 +71,8 @@ class PlayedCluster:
                 found[one] = FoundOffset(self.held[one][query == "latest"], 0)
         return found
 
+    offsets_of_living = offsets
+
     # ------------------------------------------------------------------------------- groups
 
     def group_admin(self) -> PlayedCluster:

@@ -37,6 +37,7 @@ class StubConnection:
     addresses: dict[int, Address] = field(default_factory=dict)
     plaintext: bool = True
     timeout_s: float = 5.0
+    silent: frozenset[int] = frozenset()
 
     def broker_addresses(self) -> dict[int, Address]:
         return self.addresses
