@@ -68,7 +68,7 @@ class PartitionInfo:
 class TopicInfo:
     """`partitions[i]` is partition i; `error_code` is not NONE where there is nothing to know."""
 
-    __slots__ = ("error_code", "is_internal", "name", "partitions", "topic_id")
+    __slots__ = ("error_code", "has_id", "is_internal", "name", "partitions", "topic_id")
 
     def __init__(
         self,
@@ -80,6 +80,7 @@ class TopicInfo:
     ) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.has_id = topic_id != NULL_UUID  # older brokers know none
         self.partitions = partitions
         self.is_internal = is_internal
         self.error_code = error_code

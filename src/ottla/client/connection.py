@@ -41,7 +41,8 @@ ConnectionKey = tuple[int, str]
 
 Encoder = Callable[[int], Sequence[Buffer]]
 Decoder = Callable[[int, Buffer], Any]
-Settle = Callable[["Request", Any, OttlaError | None], None]
+Settle = Callable[[Any, Any, OttlaError | None], None]
+"""(the request, its answer, or why there is none)"""
 
 _CORRELATION_ID_MAX = 2**31 - 1
 _API_VERSIONS_NEWEST = 4
@@ -151,28 +152,23 @@ class Connection:
     # ------------------------------------------------------------------------------- out
 
     def send(self, request: Request) -> None:
-        if self.state == READY:
-            self._write(request)
-        else:
+        """Fails the request itself where the broker speaks no version that can say it."""
+        if self.state != READY:
             check(self.state != CLOSED, "a request on a closed connection")
             self.waiting.append(request)
+            return
+        versions = self.versions
+        assert versions is not None
+        try:
+            version = versions.choose(request.api_key, request.version_min, request.version_max)
+            self._write_as(request, version)
+        except OttlaError as error:
+            request.settle(request, None, error)
 
     def take_outgoing(self) -> list[Buffer]:
         outgoing, self.outgoing = self.outgoing, []
         self.outgoing_bytes = 0
         return outgoing
-
-    def _write(self, request: Request) -> None:
-        """Fails the request itself where the broker speaks no version that can say it."""
-        versions = self.versions
-        assert versions is not None
-        try:
-            self._write_as(
-                request,
-                versions.choose(request.api_key, request.version_min, request.version_max),
-            )
-        except OttlaError as error:
-            request.settle(request, None, error)
 
     def _write_as(self, request: Request, version: int) -> None:
         request.version = version
@@ -184,10 +180,13 @@ class Connection:
         if parts is None:
             parts = self._header_parts(request.api_key, version)
         before, after, request.has_tagged_answer = parts
-        size = len(before) + 4 + len(after) + sum(map(len, body))
+        size = len(before) + 4 + len(after) + len(body[0])
         outgoing = self.outgoing
+        if len(body) > 1:
+            size += sum(map(len, body[1:]))
         outgoing.append(b"".join((size.to_bytes(4, "big"), before, correlation, after, body[0])))
-        outgoing += body[1:]
+        if len(body) > 1:
+            outgoing += body[1:]
         self.outgoing_bytes += size + 4
         if request.has_answer:
             self.in_flight.append(request)
@@ -281,7 +280,7 @@ class Connection:
         self.state = READY
         waiting, self.waiting = self.waiting, deque()
         for request in waiting:
-            self._write(request)
+            self.send(request)
 
     def on_received(self, count: int) -> None:
         """`count` bytes were put into `frames.buffer()`. Raises what ends the connection."""

@@ -44,6 +44,11 @@ class FrameReader:
                 return []
             whole, self._large = self._large, None
             return [whole]
+        if self._end == 0 and count > _SIZE_BYTES:
+            # Nearly always one small answer, and nothing else.
+            (size,) = _read_size(self._room)
+            if size == count - _SIZE_BYTES:
+                return [bytes(self._view[_SIZE_BYTES:count])]
         self._end += count
         return self._cut()
 

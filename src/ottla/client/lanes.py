@@ -138,11 +138,10 @@ class Lane:
 
     def note_arrival(self, batch: ProducerBatch) -> None:
         """It is in the log, and so is all before it that ever will be."""
-        if batch.epoch == self.epoch and (
-            self.acked_sequence < 0
-            or (batch.last_sequence - self.acked_sequence) & _SEQUENCE_MASK < _SEQUENCE_HALF
-        ):
-            self.acked_sequence = batch.last_sequence
+        if batch.epoch == self.epoch:
+            last, acked = batch.last_sequence, self.acked_sequence
+            if acked < 0 or (last - acked) & _SEQUENCE_MASK < _SEQUENCE_HALF:
+                self.acked_sequence = last
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
         """Whether the outcome of everything before it is known."""

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
+
+from ottla.base.ports import Buffer
 
 if TYPE_CHECKING:
     from ottla.client.tls import TlsSocket
@@ -20,6 +23,17 @@ if TYPE_CHECKING:
 HOVER_MS = 5.0
 # A connection without questions stays parked for so long.
 PARK_MS = 50.0
+
+# So long a caller's thread may sit in one `recv`; whoever has less time polls.
+PATIENCE_MS = 5_000.0
+_PATIENCE = struct.pack("ll", int(PATIENCE_MS) // 1000, 0)
+# Of every call that must not wait; TLS has a socket that never does.
+AT_ONCE = socket.MSG_DONTWAIT
+
+# Of one sendmsg; the kernel takes 1,024.
+_BUFFERS_MAX = 512
+# Up to here one buffer is sent sooner than several, with the time to join them.
+_JOINED_BYTES_MAX = 4096
 
 # What the thread wants to hear of a socket: its end always, bytes unless somebody else reads.
 _PARKED = select.EPOLLRDHUP
@@ -63,6 +77,23 @@ class Link:
         self.poll = select.poll()
         self.poll.register(self.fd, select.POLLIN)
 
+    def open(self) -> None:
+        """Connected and secured. A plain socket waits from now on unless it is told not to
+        (AT_ONCE): a caller's thread then gets its answer by one call of the kernel."""
+        self.is_open = True
+        if self.secure is None:
+            self.raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
+            self.raw.setblocking(True)
+
+    def send(self, buffers: list[Buffer], size: int) -> int:
+        """How much of them the socket took."""
+        try:
+            if size < _JOINED_BYTES_MAX:
+                return self.sock.send(b"".join(buffers), AT_ONCE)
+            return self.sock.sendmsg(buffers[:_BUFFERS_MAX], (), AT_ONCE)
+        except BlockingIOError:
+            return 0
+
     def wanted_events(self, *, is_parked: bool) -> int:
         """What the background thread should hear of it."""
         if not self.is_connected:
@@ -71,3 +102,12 @@ class Link:
         if self.unsent or (self.secure is not None and self.secure.has_unsent):
             events |= select.EPOLLOUT
         return events
+
+
+def after(buffers: list[Buffer], sent: int) -> list[Buffer]:
+    """What is left of `buffers` behind the first `sent` bytes."""
+    for index, buffer in enumerate(buffers):
+        if sent < len(buffer):
+            return [memoryview(buffer)[sent:], *buffers[index + 1 :]]
+        sent -= len(buffer)
+    return []

@@ -29,7 +29,15 @@ from ottla.client.core import Core
 from ottla.client.errors import ClosedError, TimedOutError, TlsError
 from ottla.client.forks import ForkedLock, HasLock, alive
 from ottla.client.pending import Cancelled, Pending, heard
-from ottla.client.plain_link import HOVER_MS, PARK_MS, UNWATCHED, Link
+from ottla.client.plain_link import (
+    AT_ONCE,
+    HOVER_MS,
+    PARK_MS,
+    PATIENCE_MS,
+    UNWATCHED,
+    Link,
+    after,
+)
 from ottla.client.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -40,10 +48,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger("ottla.client")
 
-# Of one sendmsg; the kernel takes 1,024.
-_BUFFERS_MAX = 512
-# Up to here one buffer is sent sooner than several, with the time to join them.
-_JOINED_BYTES_MAX = 4096
 # It looks up now and then by itself, lest each request with its time-out, the earliest of them all
 # when there is no other, had to wake it.
 _SLEEP_MS_MAX = 5_000.0
@@ -67,6 +71,7 @@ class PlainShell(HasLock):
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        self._thread_id = self._thread.ident
         alive.add(self)
 
     # ------------------------------------------------------------------- for callers' threads
@@ -154,30 +159,41 @@ class PlainShell(HasLock):
         if link is None or not link.is_open or link.is_driven or link.unsent:
             return
         link.is_driven = True
-        self._watch(connection, link)
+        is_plain = link.secure is None
+        if not is_plain or connection not in self._parked:
+            self._watch(connection, link)
         try:
             while connection.transport is link:
-                # On a machine with few processors the answer is often there by now.
-                if self.read(connection):
+                patience_ms = until_ms - monotonic_ms()
+                if is_plain and patience_ms >= PATIENCE_MS:
+                    is_news = self._read_once(connection, link, is_patient=True)
+                else:
+                    is_news = self._poll_and_read(connection, link, patience_ms)
+                if is_news:
                     self.carry_out()
                     if is_done():
                         return
-                patience_ms = until_ms - monotonic_ms()
-                if patience_ms <= 0 or connection.transport is not link:
+                elif patience_ms <= 0:
                     return
-                self.lock.release()
-                try:
-                    link.poll.poll(min(patience_ms, _SLEEP_MS_MAX))
-                finally:
-                    self.lock.acquire()
         finally:
             link.is_driven = False
             if link.is_dropped:
                 link.sock.close()
             else:
-                self._note_reader(connection, link, monotonic_ms())
+                self._note_reader(connection, link, self.core.now_ms)
                 if connection.in_flight:
                     self._watch(connection, link)
+
+    def _poll_and_read(self, connection: Connection, link: Link, patience_ms: float) -> bool:
+        if self.read(connection):
+            return True
+        if patience_ms > 0:
+            self.lock.release()
+            try:
+                link.poll.poll(min(patience_ms, _SLEEP_MS_MAX))
+            finally:
+                self.lock.acquire()
+        return connection.transport is link and self.read(connection)
 
     def pump(self) -> None:
         """With the lock, by a caller that sends a lot: takes the answers that are there already."""
@@ -229,10 +245,10 @@ class PlainShell(HasLock):
                 raise
 
     def is_in_callback(self) -> bool:
-        return threading.get_ident() == self._thread.ident
+        return threading.get_ident() == self._thread_id
 
     def check_thread(self) -> None:
-        if self.is_in_callback():
+        if threading.get_ident() == self._thread_id:
             raise InvariantError(
                 "a callback must not wait for the client that calls it: it would wait for itself"
             )
@@ -405,7 +421,7 @@ class PlainShell(HasLock):
             if not is_over:
                 self._watch(connection, link)
                 return
-        link.is_open = True
+        link.open()
         self._watch(connection, link)
         self.core.on_open(connection, monotonic_ms())
 
@@ -435,40 +451,32 @@ class PlainShell(HasLock):
             self._drop_socket(connection)
 
     def _write(self, connection: Connection) -> None:
-        try:
-            self._write_out(connection)
-        except (KeyboardInterrupt, SystemExit):
-            self._on_interrupted(connection)
-            raise
-
-    def _write_out(self, connection: Connection) -> None:
         link: Link | None = connection.transport
         if link is None or not link.is_open:
             return
-        if link.secure is not None and not self._flush(connection, link.secure):
-            return
-        size = connection.outgoing_bytes
-        outgoing: list[Buffer] = connection.take_outgoing()
-        if outgoing and not link.unsent:
-            # What goes out at once, which is nearly always all of it, is never queued.
-            try:
-                if size < _JOINED_BYTES_MAX:
-                    sent = link.sock.send(b"".join(outgoing))
-                else:
-                    sent = link.sock.sendmsg(outgoing[:_BUFFERS_MAX])
-            except BlockingIOError:
-                sent = 0
-            except OSError as error:
-                self._on_broken(connection, error)
+        try:
+            if link.secure is not None and not self._flush(connection, link.secure):
                 return
-            if sent == size:
-                if connection not in self._parked or link.secure is not None:
-                    self._watch(connection, link)
-                return
-            outgoing = _after(outgoing, sent)
-        if outgoing or link.unsent or link.secure is not None:
-            link.unsent.extend(map(memoryview, outgoing))
-            self._write_queued(connection, link)
+            size = connection.outgoing_bytes
+            outgoing: list[Buffer] = connection.take_outgoing()
+            if outgoing and not link.unsent:
+                # What goes out at once, which is nearly always all of it, is never queued.
+                try:
+                    sent = link.send(outgoing, size)
+                except OSError as error:
+                    self._on_broken(connection, error)
+                    return
+                if sent == size:
+                    if link.secure is not None or connection not in self._parked:
+                        self._watch(connection, link)
+                    return
+                outgoing = after(outgoing, sent)
+            if outgoing or link.unsent or link.secure is not None:
+                link.unsent.extend(map(memoryview, outgoing))
+                self._write_queued(connection, link)
+        except (KeyboardInterrupt, SystemExit):
+            self._on_interrupted(connection)
+            raise
 
     def _flush(self, connection: Connection, secure: TlsSocket) -> bool:
         """False if that was its end."""
@@ -492,7 +500,7 @@ class PlainShell(HasLock):
         unsent = link.unsent
         while unsent:
             try:
-                sent = link.sock.send(unsent[0])
+                sent = link.sock.send(unsent[0], AT_ONCE)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -517,9 +525,20 @@ class PlainShell(HasLock):
                     break
         return True
 
-    def _read_once(self, connection: Connection, link: Link) -> bool:
+    def _read_once(self, connection: Connection, link: Link, *, is_patient: bool = False) -> bool:
         try:
-            count = link.sock.recv_into(connection.frames.buffer())
+            buffer = connection.frames.buffer()
+            if is_patient:
+                # The lock is free meanwhile: nobody else reads what is driven.
+                self.lock.release()
+                try:
+                    count = link.sock.recv_into(buffer)
+                finally:
+                    self.lock.acquire()
+            else:
+                count = link.sock.recv_into(buffer, 0, AT_ONCE)
+            if connection.transport is not link:
+                return True  # ended by another thread meanwhile
             if count == 0:
                 self.core.on_lost(connection, "the broker closed it", monotonic_ms())
             else:
@@ -567,12 +586,3 @@ def _tls_context(settings: ClientSettings) -> SSLContext | None:
     from ottla.client.tls import tls_context  # noqa: PLC0415
 
     return tls_context(settings)
-
-
-def _after(buffers: list[Buffer], sent: int) -> list[Buffer]:
-    """What is left of `buffers` behind the first `sent` bytes."""
-    for index, buffer in enumerate(buffers):
-        if sent < len(buffer):
-            return [memoryview(buffer)[sent:], *buffers[index + 1 :]]
-        sent -= len(buffer)
-    return []

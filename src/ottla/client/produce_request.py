@@ -33,6 +33,8 @@ _END = struct.Struct(">Bihqqq9s")
 _END_BYTES = _END.size
 _NOTHING_ELSE = b"\1" + bytes(8)
 _read_end = _END.unpack_from
+# A batch up to here is copied into its request; a larger one goes out as a buffer of its own.
+_JOINED_BYTES_MAX = 2048
 
 
 class Wording(NamedTuple):
@@ -41,7 +43,8 @@ class Wording(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    beginnings: dict[tuple[int, str, uuid.UUID], bytes]  # of requests with one partition
+    # Of requests with one partition, by version and topic, for the id that the topic had then.
+    beginnings: dict[tuple[int, str], tuple[uuid.UUID, bytes]]
 
 
 AnswerHandler = Callable[["ProduceRequest", ProduceAnswer | None, OttlaError | None], None]
@@ -55,7 +58,6 @@ class ProduceRequest(Request):
         "batches",
         "ids",
         "node_id",
-        "on_answer",
     )
 
     def __init__(
@@ -74,7 +76,7 @@ class ProduceRequest(Request):
         self.node_id = node_id
         self.batches = batches
         self.ids = ids
-        self.on_answer = on_answer
+        self.settle = on_answer
         self.deadline_ms = deadline_ms
         self.version_min = version_min
         self.version_max = version_max
@@ -91,12 +93,17 @@ class ProduceRequest(Request):
             encoded = batch.encoded
             assert encoded is not None
             topic = batch.lane.topic
-            key = (version, topic, self.ids[topic])
-            begin = wording.beginnings.get(key)
-            if begin is None:
-                begin = wording.beginnings[key] = self._beginning(version)
+            topic_id = self.ids[topic]
+            known = wording.beginnings.get((version, topic))
+            # The very same object: to compare ids takes longer than all of this.
+            if known is None or known[0] is not topic_id:
+                known = wording.beginnings[version, topic] = topic_id, self._beginning(version)
+            size = len(encoded)
             index = _pack_index(batch.lane.partition)
-            return b"".join((begin, index, uvarint(len(encoded) + 1))), encoded, b"\0\0\0"
+            if size < _JOINED_BYTES_MAX:
+                whole = b"".join((known[1], index, uvarint(size + 1), encoded, b"\0\0\0"))
+                return (whole,)
+            return b"".join((known[1], index, uvarint(size + 1))), encoded, b"\0\0\0"
         return self._encode(version)
 
     def _beginning(self, version: int) -> bytes:
@@ -137,6 +144,3 @@ class ProduceRequest(Request):
 
     def decode(self, version: int, body: Buffer) -> ProduceAnswer:
         return decode_produce(version, body)
-
-    def settle(self, request: Request, answer: Any, error: OttlaError | None) -> None:
-        self.on_answer(self, answer, error)

@@ -82,11 +82,14 @@ class Delivery:
         shell.check_thread()
         until_ms = _FOREVER_MS if timeout_s is None else monotonic_ms() + timeout_s * 1000
         with shell.lock:
-            batch, index = place_of(self._batch, self._index)
+            batch, index = self._batch, self._index
+            if batch.parts is not None:
+                batch, index = place_of(batch, index)
             if batch.on_wire and not batch.done:
                 assert batch.connection is not None
                 shell.drive(batch.connection, lambda: batch.done or not batch.on_wire, until_ms)
-                batch, index = place_of(batch, index)
+                if batch.parts is not None:
+                    batch, index = place_of(batch, index)
             if batch.done:
                 return
             signal = threading.Lock()

@@ -115,9 +115,11 @@ class ProducerMachine:
         batch = lane.open
         is_new = False
         if batch is None or (index := batch.append(timestamp_ms, key, value, headers)) < 0:
-            if batch is not None:
+            if batch is None:
+                batch = self._new_batch(lane, size)
+            else:
                 lane = self._elsewhere(lanes, lane, key, partition)
-            batch = self._batch_for(lane, size)
+                batch = self._batch_for(lane, size)
             index = batch.append(timestamp_ms, key, value, headers)
             is_new = index == 0
         accumulator.used_bytes += size

@@ -280,15 +280,20 @@ class Sender:
         core = self._core
         connection = core.nodes.connections[node_id, DATA]
         ids: dict[str, uuid.UUID] = {}
+        lacks_id = False
         for batch in batches:
             batch.connection = connection
             topic = batch.lane.topic
             info = core.cluster.topics.get(topic)
-            ids[topic] = NULL_UUID if info is None else info.topic_id
+            if info is None or not info.has_id:
+                ids[topic] = NULL_UUID
+                lacks_id = True
+            else:
+                ids[topic] = info.topic_id
         self.batches_sent += len(batches)
         transaction = self.transaction
         version_max = transaction.produce_version_max if transaction is not None else None
-        if version_max is None and NULL_UUID in ids.values():
+        if version_max is None and lacks_id:
             version_max = FIRST_WITH_TOPIC_ID - 1
         request = ProduceRequest(
             node_id,

@@ -95,8 +95,8 @@ class TlsSocket:
         self._in.write(data)
         return True
 
-    def recv_into(self, buffer: memoryview) -> int:
-        """0 at the end; BlockingIOError if nothing is there."""
+    def recv_into(self, buffer: memoryview, nbytes: int = 0, flags: int = 0) -> int:
+        """Never waits, whatever the flags. 0 at the end; BlockingIOError if nothing is there."""
         while True:
             try:
                 count = self._tls.read(len(buffer), buffer)
@@ -112,7 +112,7 @@ class TlsSocket:
                 self.flush()  # an answer of the protocol itself, such as new keys
             return int(count)
 
-    def send(self, data: Buffer) -> int:
+    def send(self, data: Buffer, flags: int = 0) -> int:
         """Takes all, or up to what may be encrypted ahead; BlockingIOError if nothing."""
         self.flush()
         if self.has_unsent:
@@ -123,7 +123,9 @@ class TlsSocket:
         self.flush()
         return taken
 
-    def sendmsg(self, buffers: Sequence[Buffer]) -> int:
+    def sendmsg(
+        self, buffers: Sequence[Buffer], ancillary: Sequence[object] = (), flags: int = 0
+    ) -> int:
         return self.send(b"".join(buffers))
 
     def flush(self) -> None:

@@ -60,6 +60,8 @@ def uvarint(value: int) -> bytes:
     """The unsigned varint of a length or a count of ours."""
     if value < 128:
         return ONE_BYTE[value]
+    if value < 16_384:
+        return bytes((value & 127 | 128, value >> 7))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)
