@@ -29,10 +29,11 @@ class Member:
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "fetch_max_wait_ms": 50,
-            "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 500,
             **settings,
         }
+        if options.get("group_protocol") != "consumer":  # there the broker says how often
+            options.setdefault("heartbeat_interval_ms", 200)
         self.consumer = Consumer(**options)
         self.consumer.subscribe(
             topics,

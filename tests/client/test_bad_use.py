@@ -4,6 +4,7 @@ client goes on, nobody waits for ever, no thread is left. On Ottla and on Kafka.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import multiprocessing
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.client import Admin, Consumer, NewTopic, Producer
+from ottla.client.aio import AsyncConsumer, AsyncProducer
 from ottla.client.consumer_errors import DeserializationError
 from ottla.client.errors import BrokerError, ClientError, ClosedError, UnknownTopicError
 from tests.client.reading import stored
@@ -260,3 +262,25 @@ def test_a_second_thread_that_polls_is_told(cluster: str, topic: str) -> None:
             producer.send(topic, b"x")
         assert [record.value for record in consumer.poll(PATIENCE_S)] == [b"x"]
     assert "another thread" in str(said[0])
+
+
+def test_a_second_task_that_polls_is_told(cluster: str, topic: str) -> None:
+    make_topic(cluster, topic)
+
+    async def run() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=cluster, auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign([(topic, 0)])
+            first = asyncio.create_task(consumer.poll(PATIENCE_S))
+            await asyncio.sleep(0)  # it is inside of poll, where there is nothing yet
+            with pytest.raises(ClientError, match="another task"):
+                await consumer.poll(0)
+            with pytest.raises(ClientError, match="another task"):
+                await consumer.fetch_table(timeout_s=0)
+            async with AsyncProducer(bootstrap_servers=cluster) as producer:
+                await (await producer.send(topic, b"x"))
+            assert [record.value for record in await first] == [b"x"]
+            assert await consumer.poll(0) == []
+
+    asyncio.run(run())

@@ -53,6 +53,7 @@ class AsyncConsumer(ConsumerCalls):
         read = read_settings(ConsumerSettings, settings, named)
         super().__init__(ConsumerMachine(read, chance, wall_ms, new_id))
         self._opened: AioShell | None = None
+        self._poller: asyncio.Task[Any] | None = None  # the task that is inside of poll
 
     @property
     def _shell(self) -> AioShell:
@@ -167,8 +168,15 @@ class AsyncConsumer(ConsumerCalls):
         """Runs callbacks and waits until `take` gives something."""
         machine = self._machine
         deadline_ms = monotonic_ms() + timeout_s * 1000.0
+        outer, this_task = self._poller, asyncio.current_task()
+        if outer is not None and outer is not this_task:
+            raise ClientError(
+                "another task is inside of poll: a consumer belongs to one task at a time, make one"
+                " for each"
+            )
         with self._changing():
             machine.begin_poll()
+        self._poller = this_task
         try:
             while True:
                 call = machine.next_call()
@@ -187,6 +195,7 @@ class AsyncConsumer(ConsumerCalls):
                 except TimeoutError:
                     return None
         finally:
+            self._poller = outer
             if not self._machine.core.closed:
                 with self._changing():
                     machine.end_poll()

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.errors import ConfigError
 from ottla.client.assignors.registry import assignors_named
-from ottla.client.settings import INT_MAX, ClientSettings, at_least, ineffective, one_of
+from ottla.client.settings import INT_MAX, ClientSettings, at_least, ineffective, kafka_name, one_of
+
+# What has no meaning in a group protocol and is refused there, as by Java's client; and where the
+# same is set instead.
+_FOREIGN = {
+    "consumer": {
+        "heartbeat_interval_ms": "the group's consumer.heartbeat.interval.ms on the broker",
+        "partition_assignment_strategy": "group.remote.assignor",
+        "session_timeout_ms": "the group's consumer.session.timeout.ms on the broker",
+    },
+    "classic": {"group_remote_assignor": "partition.assignment.strategy"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,4 +64,12 @@ class ConsumerSettings(ClientSettings):
                 raise ConfigError(
                     f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below"
                     f" session.timeout.ms ({self.session_timeout_ms}); a third of it is usual"
+                )
+
+    def check_given(self, given: Set[str]) -> None:
+        for name, instead in _FOREIGN[self.group_protocol].items():
+            if name in given:
+                raise ConfigError(
+                    f"{kafka_name(name)} cannot be set with group.protocol={self.group_protocol};"
+                    f" there it is {instead}"
                 )

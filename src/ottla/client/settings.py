@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -102,6 +102,9 @@ class ClientSettings:
                 f"security.protocol={self.security_protocol} needs sasl.username and sasl.password"
             )
 
+    def check_given(self, given: Set[str]) -> None:
+        """What must not be said at all beside others, be it the default. Raises ConfigError."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminSettings(ClientSettings):
@@ -159,6 +162,7 @@ def read_settings(kind: type[S], given: Mapping[str, Any] | None, named: Mapping
         raise ConfigError("bootstrap.servers is missing: host:port, more of them with commas")
     settings = kind(**values)
     settings.validate()
+    settings.check_given({name for name, value in values.items() if value is not None})
     return settings
 
 
