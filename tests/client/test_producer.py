@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Producer, RecordMetadata
+from ottla.client import Admin, NewTopic, Producer, RecordMetadata
 from ottla.client.errors import (
     BufferFullError,
     ClosedError,
@@ -266,3 +266,17 @@ def test_a_full_memory_that_stays_full_is_told(topic: str, ottla_broker: Any) ->
             for _ in range(100):
                 producer.send(topic, bytes(100))
         producer.close(0)
+
+
+def test_a_topic_that_is_made_anew_has_its_own_partitions(cluster: str, topic: str) -> None:
+    keys = [b"%d" % number for number in range(20)]
+    with Admin(bootstrap_servers=cluster) as admin, Producer(bootstrap_servers=cluster) as producer:
+        for partitions in (4, 1, 3):
+            admin.create_topics([NewTopic(topic, partitions)])
+            producer.send(topic, b"first", partition=0).result(PATIENCE_S)
+            sent = [producer.send(topic, b"x", key=key) for key in keys]
+            places = [one.result(PATIENCE_S).partition for one in sent]
+            assert places == [partition_of(key, partitions) for key in keys]
+            with pytest.raises(UnknownTopicError):
+                producer.send(topic, b"x", partition=partitions)
+            admin.delete_topics([topic])

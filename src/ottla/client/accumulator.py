@@ -10,6 +10,7 @@ Never sends. Always holds: `used_bytes` is what the batches that are not done we
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 
 from ottla.client.cluster import Cluster
@@ -17,6 +18,8 @@ from ottla.client.lanes import Lane
 from ottla.client.pending import Pending
 from ottla.client.producer_batch import ProducerBatch
 from ottla.client.producer_settings import ProducerSettings
+from ottla.protocol.error_codes import NONE
+from ottla.protocol.primitives import NULL_UUID
 
 # How much smaller a codec makes a topic's batches is guessed from those before; at most so much.
 _RATIO_MIN = 0.1
@@ -25,25 +28,49 @@ _DONE_KEPT_MAX = 1_000
 
 
 class TopicLanes:
-    """A topic's lanes by partition, and what partitioners remember of it."""
+    """A topic's lanes by partition, and what partitioners remember of it.
 
-    __slots__ = ("lanes", "name", "placed", "ratio", "sticky", "sticky_bytes", "turn")
+    Lanes stay even if the topic is made anew with fewer partitions: should metadata of the old one
+    come late, and then of the new one again, each goes on with its numbers.
+    """
+
+    __slots__ = (
+        "count",
+        "lanes",
+        "name",
+        "placed",
+        "ratio",
+        "sticky",
+        "sticky_bytes",
+        "topic_id",
+        "turn",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.topic_id = NULL_UUID
         self.lanes: list[Lane] = []
+        self.count = 0  # of the partitions that there are; never more than there are lanes
         self.placed: dict[bytes, int] = {}
         self.sticky = -1
         self.sticky_bytes = 0
         self.turn = -1
         self.ratio = 1.0
 
-    def grow(self, partition_count: int) -> None:
-        if partition_count > len(self.lanes):
-            # Another count puts keys elsewhere.
-            self.placed.clear()
+    def resize(self, partition_count: int, topic_id: uuid.UUID) -> None:
+        """A topic grows; it has fewer partitions only when it is another one of that name."""
+        if partition_count < self.count and topic_id in (self.topic_id, NULL_UUID):
+            return  # from a broker that lags behind
+        self.topic_id = topic_id
+        if partition_count == self.count:
+            return
         for partition in range(len(self.lanes), partition_count):
             self.lanes.append(Lane(self.name, partition))
+        self.count = partition_count
+        # Another count puts keys elsewhere.
+        self.placed.clear()
+        if self.sticky >= partition_count:
+            self.sticky = -1
 
 
 class Accumulator:
@@ -124,9 +151,9 @@ class Accumulator:
     def on_metadata(self) -> None:
         """Leaders may have moved, and topics may have grown."""
         for topic in self.topics.values():
-            count = self._cluster.partition_count(topic.name)
-            if count is not None and count > len(topic.lanes):
-                topic.grow(count)
+            info = self._cluster.topics.get(topic.name)
+            if info is not None and info.error_code == NONE:
+                topic.resize(len(info.partitions), info.topic_id)
         queued = [lane for queue in self.queues.values() for lane in queue]
         self.queues.clear()
         self.queued = 0

@@ -46,7 +46,7 @@ class Partitioner:
             placed = topic.placed
             partition = placed.get(key)
             if partition is None:
-                partition = partition_of(key, len(topic.lanes))
+                partition = partition_of(key, topic.count)
                 if len(key) <= _LONG_KEY_BYTES:
                     if len(placed) >= _PLACED_MAX:
                         placed.clear()
@@ -69,9 +69,8 @@ class Partitioner:
         """Another partition for the records without a key."""
         topic.sticky_bytes = 0
         leader_of = self._cluster.leader_of
-        candidates = [
-            lane for lane in topic.lanes if leader_of(topic.name, lane.partition) >= 0
-        ] or topic.lanes
+        lanes = topic.lanes[: topic.count]
+        candidates = [lane for lane in lanes if leader_of(topic.name, lane.partition) >= 0] or lanes
         if len(candidates) == 1 or not self._adaptive:
             chosen = candidates[int(self._chance() * len(candidates))]
         else:
@@ -91,7 +90,7 @@ class Partitioner:
 
     def _next_in_turn(self, topic: TopicLanes) -> int:
         leader_of = self._cluster.leader_of
-        count = len(topic.lanes)
+        count = topic.count
         for _ in range(count):
             topic.turn = (topic.turn + 1) % count
             if leader_of(topic.name, topic.turn) >= 0:
@@ -100,10 +99,10 @@ class Partitioner:
 
     def _ask(self, topic: TopicLanes, key: bytes | None, value: bytes | None) -> int:
         assert self._own is not None
-        partition = self._own(topic.name, key, value, list(range(len(topic.lanes))))
-        if not isinstance(partition, int) or not 0 <= partition < len(topic.lanes):
+        partition = self._own(topic.name, key, value, list(range(topic.count)))
+        if not isinstance(partition, int) or not 0 <= partition < topic.count:
             raise ConfigError(
                 f"the function given as partitioner.class chose {partition!r} for {topic.name},"
-                f" which has partitions 0 to {len(topic.lanes) - 1}"
+                f" which has partitions 0 to {topic.count - 1}"
             )
         return partition

@@ -108,7 +108,7 @@ class ProducerMachine:
             return None
         if partition is None:
             lane = lanes.lanes[self._partitioner.choose(lanes, key, value, size)]
-        elif 0 <= partition < len(lanes.lanes):
+        elif 0 <= partition < lanes.count:
             lane = lanes.lanes[partition]
         else:
             return None
@@ -198,7 +198,7 @@ class ProducerMachine:
         if accumulator.used_bytes + size > accumulator.buffer_memory or size > self._size_max:
             self._check_size(topic, size)
             return None
-        if not 0 <= partition < len(lanes.lanes):
+        if not 0 <= partition < lanes.count:
             return None
         now_ms = self.core.now_ms = self._monotonic_ms()
         self.core.metadata.want(topic, now_ms)
@@ -227,14 +227,14 @@ class ProducerMachine:
         if lanes is None:
             info = await core.metadata.topic(topic, deadline_ms)
             lanes = accumulator.topics.setdefault(topic, TopicLanes(topic))
-            lanes.grow(len(info.partitions))
-        elif partition is not None and not 0 <= partition < len(lanes.lanes):
+            lanes.resize(len(info.partitions), info.topic_id)
+        elif partition is not None and not 0 <= partition < lanes.count:
             if partition >= 0:
                 await core.within(core.metadata.next_update(), deadline_ms, f"topic {topic}")
-            if not 0 <= partition < len(lanes.lanes):
+            if not 0 <= partition < lanes.count:
                 raise UnknownTopicError(
                     UNKNOWN_TOPIC_OR_PARTITION,
-                    f"{topic} has partitions 0 to {len(lanes.lanes) - 1}, not {partition}",
+                    f"{topic} has partitions 0 to {lanes.count - 1}, not {partition}",
                 )
         elif accumulator.used_bytes:
             try:
