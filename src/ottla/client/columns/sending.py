@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from ottla.base.ports import Buffer
 from ottla.client.columns.encode import Encoder, RecordStretch, RowColumns, cut_by_size
 from ottla.client.columns.errors import ColumnError
+from ottla.client.columns.even_rows import even_rows
 from ottla.client.columns.partitioning import partitions_of_keys
 from ottla.client.columns.table import HEADER_TYPE
 from ottla.client.errors import RecordTooLargeError
@@ -243,7 +244,7 @@ class TableEncoder:
         if (partitions[1:] != partitions[:-1]).any():
             order = np.argsort(partitions, kind="stable")
             columns, partitions = columns.take(order), partitions[order]
-        encoder = Encoder(columns)
+        encoder = even_rows(columns) or Encoder(columns)
         self._check_sizes(encoder.sizes_max, first, order)
         bounds = np.flatnonzero(partitions[1:] != partitions[:-1]) + 1
         edges = [0, *bounds.tolist(), len(partitions)]
