@@ -159,6 +159,8 @@ class PlainShell(HasLock):
         if link is None or not link.is_open or link.is_driven or link.unsent:
             return
         link.is_driven = True
+        # How soon it has come back counts, not how long the broker takes.
+        self._note_reader(connection, link, monotonic_ms())
         is_plain = link.secure is None
         if not is_plain or connection not in self._parked:
             self._watch(connection, link)
@@ -180,7 +182,7 @@ class PlainShell(HasLock):
             if link.is_dropped:
                 link.sock.close()
             else:
-                self._note_reader(connection, link, self.core.now_ms)
+                link.caller_ms = self.core.now_ms
                 if connection.in_flight:
                     self._watch(connection, link)
 
