@@ -9,6 +9,7 @@ import datetime
 import multiprocessing
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +19,7 @@ from ottla.client import Admin, Consumer, NewTopic, Producer
 from ottla.client.aio import AsyncConsumer, AsyncProducer
 from ottla.client.consumer_errors import DeserializationError
 from ottla.client.errors import BrokerError, ClientError, ClosedError, UnknownTopicError
+from ottla.testing import Cluster
 from tests.client.reading import stored
 
 PATIENCE_S = 60
@@ -284,3 +286,58 @@ def test_a_second_task_that_polls_is_told(cluster: str, topic: str) -> None:
             assert await consumer.poll(0) == []
 
     asyncio.run(run())
+
+
+# -- brokers that say nothing ----------------------------------------------------------------------
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_waited_for(producer: Producer) -> bool:
+    """Whether a caller's thread sits in a socket of this producer."""
+    connections = list(producer._machine.core.nodes.connections.values())
+    return any(one.transport is not None and one.transport.is_driven for one in connections)
+
+
+def test_who_waits_for_a_silent_broker_hears_of_the_close(topic: str) -> None:
+    with Cluster(1) as brokers:
+        producer = Producer(bootstrap_servers=brokers.bootstrap, linger_ms=0)
+        producer.send(topic, b"1").result(PATIENCE_S)
+        brokers.pause(1)
+        late = producer.send(topic, b"2")
+
+        def close() -> None:
+            wait_until(lambda: is_waited_for(producer))
+            producer.close(0)
+
+        closer = threading.Thread(target=close)
+        closer.start()
+        with pytest.raises(ClosedError):
+            late.result()
+        closer.join(PATIENCE_S)
+        brokers.resume(1)
+
+
+def test_a_silent_broker_is_asked_again_and_keeps_the_record_once(topic: str) -> None:
+    with Cluster(1) as brokers:
+        settings = {"linger_ms": 0, "request_timeout_ms": 1_500}
+        with Producer(bootstrap_servers=brokers.bootstrap, **settings) as producer:
+            producer.send(topic, b"1").result(PATIENCE_S)
+            brokers.pause(1)
+            late = producer.send(topic, b"2")
+            before = producer.metrics()["connection-creation-total"]
+
+            def resume() -> None:
+                wait_until(lambda: producer.metrics()["connection-creation-total"] > before)
+                brokers.resume(1)
+
+            resumer = threading.Thread(target=resume)
+            resumer.start()
+            assert late.result().offset == 1
+            resumer.join(PATIENCE_S)
+        assert [record[4] for record in stored(brokers.bootstrap, topic)] == [b"1", b"2"]
