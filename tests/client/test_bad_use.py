@@ -325,8 +325,8 @@ def test_who_waits_for_a_silent_broker_hears_of_the_close(topic: str) -> None:
 
 def test_a_silent_broker_is_asked_again_and_keeps_the_record_once(topic: str) -> None:
     with Cluster(1) as brokers:
-        settings = {"linger_ms": 0, "request_timeout_ms": 1_500}
-        with Producer(bootstrap_servers=brokers.bootstrap, **settings) as producer:
+        settings = {"bootstrap.servers": brokers.bootstrap, "request.timeout.ms": 1_500}
+        with Producer(settings, linger_ms=0) as producer:
             producer.send(topic, b"1").result(PATIENCE_S)
             brokers.pause(1)
             late = producer.send(topic, b"2")
