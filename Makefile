@@ -105,7 +105,8 @@ chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, 
 		OTTLA_PROCESS_DEATHS=100 OTTLA_PROCESS_KILLS=20 OTTLA_IDS_USED_ONCE=100000 OTTLA_CLUSTER_KILLS=200 \
 		OTTLA_TRANSACTION_CHAOS_ROUNDS=200 \
 		OTTLA_SPARK_FULL=1 OTTLA_CLIENT_THREE=1 OTTLA_CLUSTER_CHAOS_SECONDS=1800 \
-		$(BIN)/python -m pytest tests/chaos tests/client \
+		OTTLA_CLUSTER_PROCESSES=1 \
+		$(BIN)/python -m pytest tests/chaos tests/client tests/cluster/test_rows_{acks,leaders,topics}.py \
 		tests/spark/test_{crashes,sink_cluster,commands}.py \
 		tests/chaos/spark/{deaths,executors,clusters,projects,stock,fresh}.py \
 		tests/unit/client/test_produce_world.py $(ARGS)

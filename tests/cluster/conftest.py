@@ -1,11 +1,13 @@
 """A real ZooKeeper for the tests of a cluster: one server for each worker, a chroot for each test.
 
 `zookeeper` is that server with a chroot of the test's own; `ensemble` three servers that belong to
-the test alone, for killing and pausing them.
+the test alone, for killing and pausing them. `clusters` makes clusters: inside this process, or,
+with OTTLA_CLUSTER_PROCESSES set as in `make chaos`, processes on an ensemble of three.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from ottla.runtime.zookeeper_server import ZooKeeperServers
+from ottla.testing import Cluster
+from tests.cluster.processes import Clusters, of_processes
 from tests.cluster.zookeeper import ZooKeeper
 
 
@@ -39,3 +43,20 @@ def ensemble(tmp_path: Path) -> Iterator[ZooKeeper]:
     yield one
     one.close()
     servers.stop()
+
+
+@pytest.fixture(scope="session")
+def lasting_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServers]:
+    """Nobody kills or pauses these."""
+    servers = ZooKeeperServers(tmp_path_factory.mktemp("ensemble"), count=3, durable=False)
+    servers.start()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def clusters(request: pytest.FixtureRequest, tmp_path: Path) -> Clusters:
+    if not os.environ.get("OTTLA_CLUSTER_PROCESSES"):
+        return Cluster
+    servers: ZooKeeperServers = request.getfixturevalue("lasting_ensemble")
+    return of_processes(tmp_path, servers.connect)

@@ -9,9 +9,8 @@ import uuid
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
-from ottla.testing import Cluster
 from tests.cluster.waiting import until
 from tests.compat.wire import Wire
 
@@ -29,11 +28,19 @@ FENCED_LEADER_EPOCH = 74
 UNKNOWN_LEADER_EPOCH = 75
 
 
-def wire_to(cluster: Cluster, broker_id: int) -> Wire:
+class Reachable(Protocol):
+    """A cluster whose brokers listen on this machine."""
+
+    @property
+    def broker_ids(self) -> list[int]: ...
+    def port(self, broker_id: int, /) -> int: ...
+
+
+def wire_to(cluster: Reachable, broker_id: int) -> Wire:
     return Wire(f"127.0.0.1:{cluster.port(broker_id)}")
 
 
-def metadata(cluster: Cluster, broker_id: int, topic: str) -> Any:
+def metadata(cluster: Reachable, broker_id: int, topic: str) -> Any:
     schema: Any = import_module("kio.schema.metadata.v12.request")
     request = schema.MetadataRequest(
         topics=(schema.MetadataRequestTopic(topic_id=uuid.UUID(int=0), name=topic),),
@@ -44,13 +51,13 @@ def metadata(cluster: Cluster, broker_id: int, topic: str) -> Any:
         return wire.call(request)
 
 
-def partition_of(cluster: Cluster, broker_id: int, topic: str) -> Any:
+def partition_of(cluster: Reachable, broker_id: int, topic: str) -> Any:
     """What the broker tells of the topic's first partition."""
     (told,) = metadata(cluster, broker_id, topic).topics
     return min(told.partitions, key=lambda one: int(one.partition_index))
 
 
-def until_told(cluster: Cluster, topic: str) -> None:
+def until_told(cluster: Reachable, topic: str) -> None:
     """Until every broker that is there knows the topic and the leaders of its partitions."""
 
     def is_told(broker_id: int) -> bool:
@@ -65,7 +72,7 @@ def until_told(cluster: Cluster, topic: str) -> None:
 
 
 def latest(
-    cluster: Cluster, broker_id: int, topic: str, *, who: int = CONSUMER, epoch: int = NO_EPOCH
+    cluster: Reachable, broker_id: int, topic: str, *, who: int = CONSUMER, epoch: int = NO_EPOCH
 ) -> Any:
     schema: Any = import_module("kio.schema.list_offsets.v7.request")
     part = schema.ListOffsetsPartition(
@@ -80,16 +87,16 @@ def latest(
         return wire.call(request).topics[0].partitions[0]
 
 
-def end_of_log(cluster: Cluster, broker_id: int, topic: str) -> int:
+def end_of_log(cluster: Reachable, broker_id: int, topic: str) -> int:
     """Where the broker's own log ends, whatever is committed."""
     return int(latest(cluster, broker_id, topic, who=DEBUGGER).offset)
 
 
-def watermark(cluster: Cluster, broker_id: int, topic: str) -> int:
+def watermark(cluster: Reachable, broker_id: int, topic: str) -> int:
     return int(latest(cluster, broker_id, topic).offset)
 
 
-def end_of_epoch(cluster: Cluster, broker_id: int, topic: str, epoch: int) -> Any:
+def end_of_epoch(cluster: Reachable, broker_id: int, topic: str, epoch: int) -> Any:
     schema: Any = import_module("kio.schema.offset_for_leader_epoch.v4.request")
     part = schema.OffsetForLeaderPartition(
         partition=0, current_leader_epoch=NO_EPOCH, leader_epoch=epoch
@@ -102,7 +109,7 @@ def end_of_epoch(cluster: Cluster, broker_id: int, topic: str, epoch: int) -> An
 
 
 def fetch(
-    cluster: Cluster,
+    cluster: Reachable,
     broker_id: int,
     topic: str,
     offset: int,
@@ -139,7 +146,7 @@ def fetch(
         return answer.responses[0].partitions[0] if answer.responses else answer
 
 
-def lag(cluster: Cluster, broker_id: int, topic: str) -> int:
+def lag(cluster: Reachable, broker_id: int, topic: str) -> int:
     schema: Any = import_module("kio.schema.describe_log_dirs.v4.request")
     wanted = schema.DescribableLogDirTopic(topic=topic, partitions=(0,))
     with wire_to(cluster, broker_id) as wire:

@@ -1,4 +1,4 @@
-"""A cluster inside the test's process, with a topic, producers and readers that count.
+"""A cluster with a topic, producers and readers that count.
 
 Every value is written once and is unique, so that what was acknowledged, lost or doubled can be
 told from what is read at the end, and from the files of each replica.
@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.testing import Cluster
+from tests.cluster.processes import AnyCluster
 from tests.cluster.raw import until_told
 from tests.cluster.waiting import until
 from tests.patience import SECONDS_MAX
@@ -22,7 +22,7 @@ TOPIC = "orders"
 
 
 class Replicated:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: AnyCluster) -> None:
         self.cluster = cluster
         self.acked: dict[str, int] = {}
         self.failed: dict[str, KafkaError] = {}

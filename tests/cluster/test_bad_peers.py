@@ -24,9 +24,9 @@ STALE_BROKER_EPOCH = 77
 class Impostor:
     """Speaks for a follower that is paused, which has not copied the only record there is."""
 
-    def __init__(self, orders: Replicated) -> None:
+    def __init__(self, orders: Replicated, cluster: Cluster) -> None:
         self.orders = orders
-        self.cluster = orders.cluster
+        self.cluster = cluster
         self.leader = orders.leader()
         self.victim = next(one for one in self.cluster.broker_ids if one != self.leader)
         (told,) = raw.metadata(self.cluster, self.leader, TOPIC).topics
@@ -72,7 +72,7 @@ def impostor() -> Iterator[Impostor]:
     with Cluster(3) as cluster:
         orders = Replicated(cluster)
         orders.create()
-        yield Impostor(orders)
+        yield Impostor(orders, cluster)
 
 
 @pytest.mark.parametrize("change", [-1, 1, 1 << 40])

@@ -1,6 +1,7 @@
 """Goal: rows 8, 10 to 15 and 23 to 25 of the feature list: what an acknowledgement means, who gives
 one, and what consumers may see.
-Method: brokers of `ottla.testing` over real sockets; confluent-kafka, and raw requests.
+Method: brokers over real sockets, of `ottla.testing` or processes (see conftest);
+confluent-kafka, and raw requests.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from ottla.testing import Cluster
 from tests.cluster import raw
+from tests.cluster.processes import Clusters
 from tests.cluster.replicated import TOPIC, Replicated
 from tests.cluster.waiting import until
 from tests.compat.wire import Wire, batch_of, produce, produce_request
 
 
 @pytest.fixture
-def orders() -> Iterator[Replicated]:
-    with Cluster(3) as cluster:
+def orders(clusters: Clusters) -> Iterator[Replicated]:
+    with clusters(3) as cluster:
         yield Replicated(cluster)
 
 
@@ -49,10 +50,10 @@ def test_row_8_a_follower_takes_no_writes_and_tells_who_does(orders: Replicated)
     )
 
 
-def test_row_8_consumers_read_from_the_nearest_replica() -> None:
+def test_row_8_consumers_read_from_the_nearest_replica(clusters: Clusters) -> None:
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     settings = {"replica.selector.class": selector}
-    with Cluster(3, settings, racks=["a", "b", "c"]) as cluster:
+    with clusters(3, settings, racks=["a", "b", "c"]) as cluster:
         orders = Replicated(cluster)
         orders.create()
         producer = orders.producer()

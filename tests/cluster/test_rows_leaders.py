@@ -1,6 +1,7 @@
 """Goal: rows 4, 5, 16 to 22 and 26 to 31 of the feature list: who leads, what epochs are for, who
 is in sync, and what a leader that dies takes with it.
-Method: brokers of `ottla.testing` over real sockets; confluent-kafka, and raw questions.
+Method: brokers over real sockets, of `ottla.testing` or processes (see conftest);
+confluent-kafka, and raw questions.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from ottla.client import Admin
-from ottla.testing import Cluster
 from tests.cluster import raw
+from tests.cluster.processes import Clusters
 from tests.cluster.replicated import TOPIC, Replicated
 from tests.cluster.waiting import until
 from tests.compat.wire import batches_in, stored_bytes
@@ -25,8 +26,8 @@ from tests.patience import SECONDS_MAX
 
 
 @pytest.fixture
-def orders() -> Iterator[Replicated]:
-    with Cluster(3) as cluster:
+def orders(clusters: Clusters) -> Iterator[Replicated]:
+    with clusters(3) as cluster:
         yield Replicated(cluster)
 
 
@@ -144,7 +145,14 @@ def test_row_20_an_idle_follower_stays_in_sync_however_long(orders: Replicated) 
         assert orders.cluster.in_sync(TOPIC) == {1, 2, 3}
 
 
-def test_rows_20_and_22_who_does_not_fetch_leaves_and_comes_back(orders: Replicated) -> None:
+def test_rows_20_and_22_who_does_not_fetch_leaves_and_comes_back(clusters: Clusters) -> None:
+    # It lags long before anybody could take it for dead.
+    settings = {"replica.lag.time.max.ms": 6_000, "zookeeper.session.timeout.ms": 60_000}
+    with clusters(3, settings) as cluster:
+        leaves_and_comes_back(Replicated(cluster))
+
+
+def leaves_and_comes_back(orders: Replicated) -> None:
     orders.create()
     leader = orders.leader()
     slow = others(orders, leader)[0]
@@ -177,8 +185,8 @@ def test_row_26_the_watermark_comes_back_after_a_failover(orders: Replicated) ->
     orders.check_nothing_lost()
 
 
-def test_row_28_replicas_do_not_part_whoever_dies_when() -> None:
-    with Cluster(2, {"min.insync.replicas": 1}) as cluster:
+def test_row_28_replicas_do_not_part_whoever_dies_when(clusters: Clusters) -> None:
+    with clusters(2, {"min.insync.replicas": 1}) as cluster:
         orders = Replicated(cluster)
         orders.create(replicas=2)
         for _ in range(4):

@@ -1,6 +1,7 @@
 """Goal: rows 3, 6, 7 and 70 to 73 of the feature list: what a cluster tells of itself, where it
 puts partitions, and what goes on while some of it is away.
-Method: brokers of `ottla.testing` over real sockets; confluent-kafka, and raw questions.
+Method: brokers over real sockets, of `ottla.testing` or processes (see conftest);
+confluent-kafka, and raw questions.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from ottla.testing import Cluster
 from tests.cluster import raw
+from tests.cluster.processes import AnyCluster, Clusters
 from tests.cluster.replicated import TOPIC, Replicated
 from tests.cluster.waiting import until
 from tests.patience import SECONDS_MAX
@@ -22,16 +23,16 @@ INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR = 37, 38
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
+def cluster(clusters: Clusters) -> Iterator[AnyCluster]:
+    with clusters(3) as running:
         yield running
 
 
-def admin_of(cluster: Cluster) -> AdminClient:
+def admin_of(cluster: AnyCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
 
-def create(cluster: Cluster, name: str, partitions: int, replicas: int) -> None:
+def create(cluster: AnyCluster, name: str, partitions: int, replicas: int) -> None:
     # Held by a name: a client that nobody holds ends, and what it was asked with it.
     admin = admin_of(cluster)
     admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(SECONDS_MAX)
@@ -44,7 +45,9 @@ def refusal_code(call: object) -> int:
     return int(refused.value.args[0].code())
 
 
-def test_row_3_metadata_tells_brokers_controller_leaders_and_who_is_away(cluster: Cluster) -> None:
+def test_row_3_metadata_tells_brokers_controller_leaders_and_who_is_away(
+    cluster: AnyCluster,
+) -> None:
     create(cluster, TOPIC, 1, 3)
     told = raw.metadata(cluster, 2, TOPIC)
     assert sorted((int(one.node_id), int(one.port)) for one in told.brokers) == [
@@ -66,7 +69,7 @@ def test_row_3_metadata_tells_brokers_controller_leaders_and_who_is_away(cluster
     )
 
 
-def test_row_6_partitions_are_spread_and_only_grow(cluster: Cluster) -> None:
+def test_row_6_partitions_are_spread_and_only_grow(cluster: AnyCluster) -> None:
     create(cluster, "six", 6, 1)
     leads = Counter(cluster.leader("six", index) for index in range(6))
     assert leads == {1: 2, 2: 2, 3: 2}
@@ -77,7 +80,7 @@ def test_row_6_partitions_are_spread_and_only_grow(cluster: Cluster) -> None:
     assert refusal_code(lambda: fewer.result(SECONDS_MAX)) == INVALID_PARTITIONS
 
 
-def test_row_7_replicas_are_on_different_brokers(cluster: Cluster) -> None:
+def test_row_7_replicas_are_on_different_brokers(cluster: AnyCluster) -> None:
     create(cluster, "three", 3, 3)
     for one in raw.metadata(cluster, 1, "three").topics[0].partitions:
         assert sorted(map(int, one.replica_nodes)) == [1, 2, 3]
@@ -86,15 +89,17 @@ def test_row_7_replicas_are_on_different_brokers(cluster: Cluster) -> None:
     assert refusal_code(lambda: four.result(SECONDS_MAX)) == INVALID_REPLICATION_FACTOR
 
 
-def test_row_7_replicas_are_in_different_racks() -> None:
+def test_row_7_replicas_are_in_different_racks(clusters: Clusters) -> None:
     racks = ["a", "a", "b", "b"]
-    with Cluster(4, racks=racks) as cluster:
+    with clusters(4, racks=racks) as cluster:
         create(cluster, "spread", 8, 2)
         for one in raw.metadata(cluster, 1, "spread").topics[0].partitions:
             assert {racks[int(each) - 1] for each in one.replica_nodes} == {"a", "b"}
 
 
-def test_row_70_topics_settings_and_records_survive_a_stop_of_everybody(cluster: Cluster) -> None:
+def test_row_70_topics_settings_and_records_survive_a_stop_of_everybody(
+    cluster: AnyCluster,
+) -> None:
     orders = Replicated(cluster)
     orders.create(retention_ms="123456789")
     producer = orders.producer()
@@ -109,7 +114,9 @@ def test_row_70_topics_settings_and_records_survive_a_stop_of_everybody(cluster:
     assert len(told.partitions) == 1
 
 
-def test_rows_70_and_71_another_controller_takes_over_while_records_flow(cluster: Cluster) -> None:
+def test_rows_70_and_71_another_controller_takes_over_while_records_flow(
+    cluster: AnyCluster,
+) -> None:
     orders = Replicated(cluster)
     orders.create()
     producer = orders.producer()
@@ -126,8 +133,10 @@ def test_rows_70_and_71_another_controller_takes_over_while_records_flow(cluster
     assert told != before
 
 
-def test_row_72_a_new_broker_gets_new_topics_and_nothing_else_by_itself() -> None:
-    with Cluster(4, {"default.replication.factor": 3, "min.insync.replicas": 2}) as cluster:
+def test_row_72_a_new_broker_gets_new_topics_and_nothing_else_by_itself(
+    clusters: Clusters,
+) -> None:
+    with clusters(4, {"default.replication.factor": 3, "min.insync.replicas": 2}) as cluster:
         cluster.stop(4)
         create(cluster, "old", 4, 3)
         cluster.start(4)
@@ -140,7 +149,7 @@ def test_row_72_a_new_broker_gets_new_topics_and_nothing_else_by_itself() -> Non
         assert any(4 in replicas for replicas in new)
 
 
-def test_row_73_partitions_led_elsewhere_go_on(cluster: Cluster) -> None:
+def test_row_73_partitions_led_elsewhere_go_on(cluster: AnyCluster) -> None:
     create(cluster, "alone", 3, 1)
     owners = {cluster.leader("alone", index): index for index in range(3)}
     cluster.kill(3)

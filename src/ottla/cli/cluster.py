@@ -42,6 +42,12 @@ def up(
             help="A ZooKeeper that runs; without it, one is started.",
         ),
     ] = None,
+    racks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RACK,...", help="Where each broker stands: replicas go to different racks."
+        ),
+    ] = None,
     override: Override = None,
 ) -> None:
     """Start a cluster and stay in the foreground; Ctrl-C or `ottla cluster down` stops it.
@@ -53,6 +59,7 @@ def up(
     Examples:
       ottla cluster up
       ottla cluster up --brokers 5 --data /var/lib/ottla --listen 127.0.0.1:19092
+      ottla cluster up --brokers 4 --racks east,east,west,west
       ottla cluster up --override zookeeper.session.timeout.ms=6000
     """
     from ottla.cli import cluster_up  # noqa: PLC0415 (nothing of it is needed for the others)
@@ -64,6 +71,7 @@ def up(
         host=host,
         port=port,
         zookeeper=zookeeper,
+        racks=_racks(racks, brokers),
         overrides=parse_pairs(override or [], "--override"),
     )
 
@@ -191,6 +199,13 @@ def _tell(data: Path, command: str, broker_id: int, done: str) -> None:
 
     cluster_control.call(data, command, broker_id)
     print(f"{done} broker {broker_id}")
+
+
+def _racks(text: str | None, brokers: int) -> list[str]:
+    racks = [] if text is None else text.split(",")
+    if text is not None and (len(racks) != brokers or not all(racks)):
+        raise typer.BadParameter(f"name {brokers} racks, one a broker", param_hint="--racks")
+    return racks
 
 
 def _listen(text: str) -> tuple[str, int]:

@@ -23,13 +23,14 @@ ZooKeeper's days, twice as long: for machines far apart, which these are not."""
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """`ports` has one for each broker, in the order of their ids."""
+    """`ports` has one for each broker, in the order of their ids; so do `racks`, or has none."""
 
     directory: Path
     host: str
     ports: Sequence[int]
     zookeeper: str
     metrics_ports: Sequence[int]
+    racks: Sequence[str] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -62,6 +63,7 @@ class ClusterPlan:
             ),
             "inter.broker.listener.name": PEER_LISTENER,
             "ottla.metrics.listener": f"127.0.0.1:{self.metrics_ports[broker_id - 1]}",
+            **({"broker.rack": self.racks[broker_id - 1]} if self.racks else {}),
             **self.overrides,
         }
 

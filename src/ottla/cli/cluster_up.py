@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.cli.cluster_control import leftovers, no_cluster
@@ -26,6 +26,7 @@ def up(
     host: str,
     port: int,
     zookeeper: str | None,
+    racks: Sequence[str],
     overrides: Mapping[str, str],
 ) -> None:
     """Returns when the cluster has been taken down. Port 0: ports that are free, for each start."""
@@ -47,6 +48,7 @@ def up(
                     ports=_ports(port, brokers),
                     zookeeper=zookeeper or "",
                     metrics_ports=_metrics_ports(port, brokers),
+                    racks=racks,
                     overrides=overrides,
                 )
                 try:

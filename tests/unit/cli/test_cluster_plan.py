@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def test_three_replicas_and_two_in_sync_as_soon_as_there_are_brokers_for_it(
     counts = {value for name, value in defaults.items() if name.endswith("replication.factor")}
     minima = {value for name, value in defaults.items() if "min" in name}
     assert (counts, minima) == ({replicas}, {in_sync})
+
+
+def test_each_broker_stands_in_its_rack() -> None:
+    assert "broker.rack" not in PLAN.settings(2), "the default is the machine's name"
+    plan = dataclasses.replace(PLAN, racks=["east", "west", "west"])
+    assert [plan.settings(one)["broker.rack"] for one in (1, 2, 3)] == ["east", "west", "west"]
 
 
 def test_what_is_given_by_hand_wins() -> None:
