@@ -2,9 +2,10 @@
 nothing that was acknowledged is lost, changed, doubled or reordered, readers see one offset after
 the other, and every replica ends with the same bytes.
 Method: three brokers as processes, once with an ensemble of ZooKeeper, where processes are killed,
-stopped and paused, and once with a network that is divided and disks that are slow or full; each
-client library writes, two read; one fault after the other, at random. Safety is judged by the whole
-history, progress only after everything is healed.
+stopped and paused, once with a network that is divided and disks that are slow or full, and, at
+full length and where they can be made, on three machines that are cut off, as is each server of
+ZooKeeper from the others; each client library writes, two read; one fault after the other, at
+random. Safety is judged by the whole history, progress only after everything is healed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ottla.client import Admin
 from ottla.client.admin_values import NewTopic
+from tests.chaos import machines
 from tests.chaos.cluster_checker import History, Read, anomalies
 from tests.chaos.cluster_load import (
     JAVA,
@@ -33,21 +36,26 @@ from tests.chaos.cluster_load import (
 )
 from tests.chaos.cluster_world import World
 from tests.chaos.divided_world import DividedWorld
+from tests.chaos.machines_world import MachinesWorld
 from tests.chaos.troubled_cluster import TroubledCluster
 from tests.patience import HEAL_SECONDS_MAX
 from tests.seeds import seed_for
 
 SECONDS = float(os.environ.get("OTTLA_CLUSTER_CHAOS_SECONDS", "60"))
-"""For both worlds together."""
+"""For all worlds together."""
 SEED = int(os.environ.get("OTTLA_CLUSTER_CHAOS_SEED", "0")) or seed_for("cluster chaos")
 # A JVM more is for those who have the time: `make chaos`.
-KINDS = (*PYTHON_KINDS, JAVA) if SECONDS > 60 else PYTHON_KINDS
+IS_LONG = SECONDS > 60
+KINDS = (*PYTHON_KINDS, JAVA) if IS_LONG else PYTHON_KINDS
+WORLDS: list[Callable[[Path], TroubledCluster]] = [World, DividedWorld]
+if IS_LONG and machines.possible():
+    WORLDS.append(MachinesWorld)
 
 
 @pytest.mark.xdist_group("cluster chaos")
-@pytest.mark.parametrize("kind_of_world", [World, DividedWorld])
+@pytest.mark.parametrize("kind_of_world", WORLDS)
 def test_nothing_acknowledged_is_lost_whatever_happens(
-    tmp_path: Path, kind_of_world: type[World] | type[DividedWorld]
+    tmp_path: Path, kind_of_world: Callable[[Path], TroubledCluster]
 ) -> None:
     history = History()
     chance = random.Random(SEED)
@@ -66,7 +74,7 @@ def test_nothing_acknowledged_is_lost_whatever_happens(
             reader.start()
             stack.callback(reader.stopping.set)
         until_all_write(writers, [0] * len(writers), "at first")
-        deadline = time.monotonic() + SECONDS / 2
+        deadline = time.monotonic() + SECONDS / len(WORLDS)
         while time.monotonic() < deadline:
             world.misfortune(chance)
         world.heal()

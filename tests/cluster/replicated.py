@@ -22,8 +22,9 @@ TOPIC = "orders"
 
 
 class Replicated:
-    def __init__(self, cluster: AnyCluster) -> None:
+    def __init__(self, cluster: AnyCluster, topic: str = TOPIC) -> None:
         self.cluster = cluster
+        self.topic = topic
         self.acked: dict[str, int] = {}
         self.failed: dict[str, KafkaError] = {}
         self._count = 0
@@ -34,10 +35,12 @@ class Replicated:
     def create(self, replicas: int = 3, **settings: str) -> None:
         configs = {name.replace("_", "."): value for name, value in settings.items()}
         admin = AdminClient(self.client())
-        topic = NewTopic(TOPIC, 1, replicas, config=configs)
-        admin.create_topics([topic])[TOPIC].result(SECONDS_MAX)
-        until(lambda: len(self.cluster.in_sync(TOPIC)) == replicas, "a topic with its replicas")
-        until_told(self.cluster, TOPIC)
+        topic = NewTopic(self.topic, 1, replicas, config=configs)
+        admin.create_topics([topic])[self.topic].result(SECONDS_MAX)
+        until(
+            lambda: len(self.cluster.in_sync(self.topic)) == replicas, "a topic with its replicas"
+        )
+        until_told(self.cluster, self.topic)
 
     def producer(self, acks: str = "all", **settings: Any) -> Producer:
         return Producer(
@@ -56,7 +59,9 @@ class Replicated:
     def send(self, producer: Producer, count: int = 1) -> None:
         for _ in range(count):
             self._count += 1
-            producer.produce(TOPIC, f"value {self._count}".encode(), on_delivery=self._delivered)
+            producer.produce(
+                self.topic, f"value {self._count}".encode(), on_delivery=self._delivered
+            )
             producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -72,7 +77,7 @@ class Replicated:
     def read(self, count: int | None = None) -> dict[int, str]:
         """All that can be read, by offset; at least `count`, if that is said."""
         consumer = Consumer(self.client(**{"group.id": "reader", "enable.auto.commit": False}))
-        place = TopicPartition(TOPIC, 0, 0)
+        place = TopicPartition(self.topic, 0, 0)
         consumer.assign([place])
         _, end = consumer.get_watermark_offsets(place, SECONDS_MAX)
         found: dict[int, str] = {}
@@ -88,10 +93,10 @@ class Replicated:
     # -- the cluster --------------------------------------------------------------------------
 
     def leader(self) -> int:
-        return self.cluster.leader(TOPIC)
+        return self.cluster.leader(self.topic)
 
     def until_in_sync(self, *brokers: int) -> None:
-        until(lambda: self.cluster.in_sync(TOPIC) == set(brokers), f"in sync: {brokers}")
+        until(lambda: self.cluster.in_sync(self.topic) == set(brokers), f"in sync: {brokers}")
 
     def until_led(self, *, not_by: int = -1) -> int:
         until(lambda: self.leader() not in (-1, not_by), f"a leader other than {not_by}")
@@ -105,7 +110,7 @@ class Replicated:
 
     def files(self, broker_id: int) -> bytes:
         """The bytes of a replica's segments."""
-        directory = Path(self.cluster.data_dir) / f"broker-{broker_id}" / f"{TOPIC}-0"
+        directory = Path(self.cluster.data_dir) / f"broker-{broker_id}" / f"{self.topic}-0"
         return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
     def until_alike(self, *brokers: int) -> None:

@@ -1,0 +1,194 @@
+"""Three machines (`machines`), each with a ZooKeeper server and a broker, set up as
+docs/guide/cluster.md says, step by step, and with the same listeners and settings.
+
+Here the ensemble itself is divided: a server that the others do not hear, with brokers that go on
+talking to it, and servers none of which hears another, so that nobody decides anything.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from ottla.runtime.zookeeper_server import server_command
+from tests.chaos.machines import NETWORKS, Machines
+from tests.chaos.troubled_cluster import BROKERS, SESSION_MS, SETTINGS, TroubledCluster
+from tests.compat.nodes import OTTLA, ProcessNode
+
+LONG_S = SESSION_MS / 750
+"""Longer than a session lasts, and than a replica may lag."""
+
+ZOO_CFG = """\
+tickTime=500
+initLimit=40
+syncLimit=20
+minSessionTimeout=1000
+maxSessionTimeout=600000
+maxClientCnxns=0
+admin.enableServer=false
+forceSync=no
+preAllocSize=16384
+dataDir={data}
+clientPort=2181
+clientPortAddress={host}
+"""
+
+SERVER_PROPERTIES = """\
+node.id={number}
+zookeeper.connect={zookeeper}/ottla
+
+listeners=CLIENTS://{host}:9092,BROKERS://{host}:9093
+listener.security.protocol.map=CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT
+inter.broker.listener.name=BROKERS
+log.dirs={data}
+
+default.replication.factor=3
+min.insync.replicas=2
+offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
+ottla.metrics.listener=
+"""
+
+
+class Served(ProcessNode):
+    """What runs on one machine: a server of ZooKeeper or a broker."""
+
+    def __init__(self, directory: Path, address: str, command: list[str], mark: str) -> None:
+        super().__init__(directory)
+        self._address = address
+        self._command = command
+        self._mark = mark
+
+    @property
+    def bootstrap(self) -> str:
+        return self._address
+
+    def command(self) -> list[str]:
+        return self._command
+
+    def ready_mark(self) -> str:
+        return self._mark
+
+    def clean_exit_statuses(self) -> tuple[int, ...]:
+        return (0, 143)  # ZooKeeper does not catch SIGTERM
+
+    def end_somehow(self) -> None:
+        if self.process is not None:
+            self.kill()
+
+
+class MachinesWorld(TroubledCluster):
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+        self._machines = Machines(BROKERS)
+        self._servers: dict[int, Served] = {}
+        self._nodes: dict[int, Served] = {}
+        self._ending = ExitStack()
+
+    def __enter__(self) -> MachinesWorld:
+        with ExitStack() as stack:
+            stack.callback(self._machines.remove)
+            self._machines.make()
+            for number in BROKERS:
+                self._servers[number] = self._server(number)
+                stack.callback(self._servers[number].end_somehow)
+            for server in self._servers.values():
+                server.start()
+            for number in BROKERS:
+                self._nodes[number] = self._broker(number)
+                stack.callback(self._nodes[number].end_somehow)
+                self._nodes[number].start()
+            self.bootstrap = ",".join(node.bootstrap for node in self._nodes.values())
+            self._ending = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.close()
+
+    def _server(self, number: int) -> Served:
+        directory = self._directory / f"zoo{number}"
+        directory.mkdir()
+        data = directory / "data"
+        data.mkdir()
+        (data / "myid").write_text(f"{number}\n")
+        text = ZOO_CFG.format(data=data, host=self._machines.host(number))
+        for each in BROKERS:
+            text += f"server.{each}={self._machines.host_of_server(each)}:2888:3888\n"
+        config = directory / "zoo.cfg"
+        config.write_text(text)
+        address = f"{self._machines.host(number)}:2181"
+        command = self._machines.command(number, server_command(config))
+        # The first line of its own; whether it serves its clients is for the brokers to find out.
+        return Served(directory, address, command, "binding to port")
+
+    def _broker(self, number: int) -> Served:
+        directory = self._directory / f"broker{number}"
+        directory.mkdir()
+        text = SERVER_PROPERTIES.format(
+            number=number,
+            zookeeper=",".join(server.bootstrap for server in self._servers.values()),
+            host=self._machines.host(number),
+            data=directory / "data",
+        )
+        text += "".join(f"{key}={value}\n" for key, value in SETTINGS.items())
+        properties = directory / "server.properties"
+        properties.write_text(text)
+        address = f"{self._machines.host(number)}:9092"
+        command = self._machines.command(number, [str(OTTLA), "serve", str(properties)])
+        return Served(directory, address, command, f"listening on {address}")
+
+    def data_of(self, broker: int) -> Path:
+        return self._nodes[broker].data
+
+    # -- faults -----------------------------------------------------------------------------
+
+    def misfortune(self, chance: random.Random) -> None:
+        one = chance.choice(BROKERS)
+        lasts_s = chance.choice((1.0, 3.0, LONG_S)) * chance.uniform(0.5, 1.5)
+        faults: dict[str, Callable[[], None]] = {
+            f"machine {one} off all networks": lambda: self._without(
+                [(one, network) for network in NETWORKS], lasts_s
+            ),
+            f"brokers do not reach machine {one}": lambda: self._without(
+                [(one, "clients")], lasts_s
+            ),
+            f"ZooKeeper without server {one}": lambda: self._without([(one, "servers")], lasts_s),
+            "ZooKeeper's servers all apart": lambda: self._without(
+                [(each, "servers") for each in BROKERS], lasts_s
+            ),
+            f"ZooKeeper's server {one} killed": lambda: self._killed(self._servers[one], lasts_s),
+            f"broker {one} killed": lambda: self._killed(self._nodes[one], lasts_s),
+        }
+        what = chance.choice(sorted(faults))
+        self.faults.append(f"{what} for {lasts_s:.1f} s")
+        faults[what]()
+
+    def _without(self, cables: list[tuple[int, str]], lasts_s: float) -> None:
+        for number, network in cables:
+            self._machines.pull(number, network)
+        time.sleep(lasts_s)
+        self._machines.heal()
+
+    def _killed(self, served: Served, lasts_s: float) -> None:
+        served.kill()
+        time.sleep(lasts_s)
+        served.start()
+
+    def heal(self) -> None:
+        ended = [
+            node
+            for node in (*self._nodes.values(), *self._servers.values())
+            if node.process is None or node.process.poll() is not None
+        ]
+        assert ended == [], f"after {self.faults}: {ended[0].log_tail()}"
