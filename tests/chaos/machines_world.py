@@ -1,5 +1,5 @@
 """Three machines (`machines`), each with a ZooKeeper server and a broker, set up as
-docs/guide/cluster.md says, step by step, and with the same listeners and settings.
+docs/guide/cluster.md says: with the very files that stand there, but for names and places.
 
 Here the ensemble itself is divided: a server that the others do not hear, with brokers that go on
 talking to it, and servers none of which hears another, so that nobody decides anything.
@@ -8,6 +8,7 @@ talking to it, and servers none of which hears another, so that nobody decides a
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,42 +18,29 @@ from types import TracebackType
 from ottla.runtime.zookeeper_server import server_command
 from tests.chaos.machines import NETWORKS, Machines
 from tests.chaos.troubled_cluster import BROKERS, SESSION_MS, SETTINGS, TroubledCluster
-from tests.compat.nodes import OTTLA, ProcessNode
+from tests.compat.nodes import OTTLA, REPOSITORY, ProcessNode
 
 LONG_S = SESSION_MS / 750
 """Longer than a session lasts, and than a replica may lag."""
 
-ZOO_CFG = """\
+ZOO_CFG_BESIDES = """\
 tickTime=500
 initLimit=40
 syncLimit=20
 minSessionTimeout=1000
 maxSessionTimeout=600000
-maxClientCnxns=0
 admin.enableServer=false
 forceSync=no
 preAllocSize=16384
-dataDir={data}
-clientPort=2181
-clientPortAddress={host}
 """
 
-SERVER_PROPERTIES = """\
-node.id={number}
-zookeeper.connect={zookeeper}/ottla
 
-listeners=CLIENTS://{host}:9092,BROKERS://{host}:9093
-listener.security.protocol.map=CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT
-inter.broker.listener.name=BROKERS
-log.dirs={data}
-
-default.replication.factor=3
-min.insync.replicas=2
-offsets.topic.replication.factor=3
-transaction.state.log.replication.factor=3
-transaction.state.log.min.isr=2
-ottla.metrics.listener=
-"""
+def steps() -> tuple[str, str]:
+    """A zoo.cfg and a server.properties, as the guide has them."""
+    page = (REPOSITORY / "docs" / "guide" / "cluster.md").read_text()
+    section = page.partition("\n## On several machines\n")[2].partition("\n## ")[0]
+    zoo_cfg, properties, *_ = re.findall(r"^```\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    return zoo_cfg, properties
 
 
 class Served(ProcessNode):
@@ -118,35 +106,35 @@ class MachinesWorld(TroubledCluster):
 
     def _server(self, number: int) -> Served:
         directory = self._directory / f"zoo{number}"
-        directory.mkdir()
         data = directory / "data"
-        data.mkdir()
+        data.mkdir(parents=True)
         (data / "myid").write_text(f"{number}\n")
-        text = ZOO_CFG.format(data=data, host=self._machines.host(number))
-        for each in BROKERS:
-            text += f"server.{each}={self._machines.host_of_server(each)}:2888:3888\n"
+        text = self._by_address(steps()[0], self._machines.host_of_server)
         config = directory / "zoo.cfg"
-        config.write_text(text)
+        config.write_text(f"{text}{ZOO_CFG_BESIDES}dataDir={data}\n")
         address = f"{self._machines.host(number)}:2181"
         command = self._machines.command(number, server_command(config))
-        # The first line of its own; whether it serves its clients is for the brokers to find out.
+        # Whether it serves its clients is for the brokers to find out.
         return Served(directory, address, command, "binding to port")
 
     def _broker(self, number: int) -> Served:
         directory = self._directory / f"broker{number}"
         directory.mkdir()
-        text = SERVER_PROPERTIES.format(
-            number=number,
-            zookeeper=",".join(server.bootstrap for server in self._servers.values()),
-            host=self._machines.host(number),
-            data=directory / "data",
-        )
+        _, text = steps()
+        # "Only node.id and the host differ".
+        text = text.replace("node.id=1", f"node.id={number}").replace("broker1", f"broker{number}")
+        text = self._by_address(text, self._machines.host)
+        text = text.replace("/var/lib/ottla", str(directory / "data"))
         text += "".join(f"{key}={value}\n" for key, value in SETTINGS.items())
         properties = directory / "server.properties"
         properties.write_text(text)
         address = f"{self._machines.host(number)}:9092"
         command = self._machines.command(number, [str(OTTLA), "serve", str(properties)])
         return Served(directory, address, command, f"listening on {address}")
+
+    def _by_address(self, text: str, address_of: Callable[[int], str]) -> str:
+        """These machines have no names."""
+        return re.sub(r"\b(?:zoo|broker)([1-3])\b", lambda found: address_of(int(found[1])), text)
 
     def data_of(self, broker: int) -> Path:
         return self._nodes[broker].data
