@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,8 +19,11 @@ from types import TracebackType
 from ottla.runtime.zookeeper_server import server_command
 from tests.chaos.machines import NETWORKS, Machines
 from tests.chaos.troubled_cluster import BROKERS, SESSION_MS, SETTINGS, TroubledCluster
+from tests.cluster.waiting import until
 from tests.compat.nodes import OTTLA, REPOSITORY, ProcessNode
 
+CLIENT_PORT = 2181
+PROBE_SECONDS_MAX = 2.0
 LONG_S = SESSION_MS / 750
 """Longer than a session lasts, and than a replica may lag."""
 
@@ -43,31 +47,46 @@ def steps() -> tuple[str, str]:
     return zoo_cfg, properties
 
 
-class Served(ProcessNode):
-    """What runs on one machine: a server of ZooKeeper or a broker."""
+class Server(ProcessNode):
+    """One of ZooKeeper. Ready means launched: whom it can ask for is the network's matter."""
 
-    def __init__(self, directory: Path, address: str, command: list[str], mark: str) -> None:
+    def __init__(self, directory: Path, host: str, command: list[str]) -> None:
         super().__init__(directory)
-        self._address = address
+        self._host = host
         self._command = command
-        self._mark = mark
-
-    @property
-    def bootstrap(self) -> str:
-        return self._address
 
     def command(self) -> list[str]:
         return self._command
 
     def ready_mark(self) -> str:
-        return self._mark
+        return ""
 
-    def clean_exit_statuses(self) -> tuple[int, ...]:
-        return (0, 143)  # ZooKeeper does not catch SIGTERM
+    def is_serving(self) -> bool:
+        """It belongs to a majority."""
+        try:
+            with socket.create_connection((self._host, CLIENT_PORT), PROBE_SECONDS_MAX) as line:
+                line.settimeout(PROBE_SECONDS_MAX)
+                line.sendall(b"srvr")
+                return b"Mode:" in b"".join(iter(lambda: line.recv(4096), b""))
+        except OSError:
+            return False
 
-    def end_somehow(self) -> None:
-        if self.process is not None:
-            self.kill()
+
+class Broker(ProcessNode):
+    def __init__(self, directory: Path, host: str, command: list[str]) -> None:
+        super().__init__(directory)
+        self._host = host
+        self._command = command
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self._host}:9092"
+
+    def command(self) -> list[str]:
+        return self._command
+
+    def ready_mark(self) -> str:
+        return f"listening on {self.bootstrap}"
 
 
 class MachinesWorld(TroubledCluster):
@@ -75,8 +94,8 @@ class MachinesWorld(TroubledCluster):
         super().__init__()
         self._directory = directory
         self._machines = Machines(BROKERS)
-        self._servers: dict[int, Served] = {}
-        self._nodes: dict[int, Served] = {}
+        self._servers: dict[int, Server] = {}
+        self._nodes: dict[int, Broker] = {}
         self._ending = ExitStack()
 
     def __enter__(self) -> MachinesWorld:
@@ -85,12 +104,14 @@ class MachinesWorld(TroubledCluster):
             self._machines.make()
             for number in BROKERS:
                 self._servers[number] = self._server(number)
-                stack.callback(self._servers[number].end_somehow)
+                stack.callback(end_somehow, self._servers[number])
             for server in self._servers.values():
                 server.start()
+            for server in self._servers.values():
+                until(server.is_serving, "an ensemble of three")
             for number in BROKERS:
                 self._nodes[number] = self._broker(number)
-                stack.callback(self._nodes[number].end_somehow)
+                stack.callback(end_somehow, self._nodes[number])
                 self._nodes[number].start()
             self.bootstrap = ",".join(node.bootstrap for node in self._nodes.values())
             self._ending = stack.pop_all()
@@ -104,7 +125,7 @@ class MachinesWorld(TroubledCluster):
     ) -> None:
         self._ending.close()
 
-    def _server(self, number: int) -> Served:
+    def _server(self, number: int) -> Server:
         directory = self._directory / f"zoo{number}"
         data = directory / "data"
         data.mkdir(parents=True)
@@ -112,12 +133,10 @@ class MachinesWorld(TroubledCluster):
         text = self._by_address(steps()[0], self._machines.host_of_server)
         config = directory / "zoo.cfg"
         config.write_text(f"{text}{ZOO_CFG_BESIDES}dataDir={data}\n")
-        address = f"{self._machines.host(number)}:2181"
         command = self._machines.command(number, server_command(config))
-        # Whether it serves its clients is for the brokers to find out.
-        return Served(directory, address, command, "binding to port")
+        return Server(directory, self._machines.host(number), command)
 
-    def _broker(self, number: int) -> Served:
+    def _broker(self, number: int) -> Broker:
         directory = self._directory / f"broker{number}"
         directory.mkdir()
         _, text = steps()
@@ -128,9 +147,8 @@ class MachinesWorld(TroubledCluster):
         text += "".join(f"{key}={value}\n" for key, value in SETTINGS.items())
         properties = directory / "server.properties"
         properties.write_text(text)
-        address = f"{self._machines.host(number)}:9092"
         command = self._machines.command(number, [str(OTTLA), "serve", str(properties)])
-        return Served(directory, address, command, f"listening on {address}")
+        return Broker(directory, self._machines.host(number), command)
 
     def _by_address(self, text: str, address_of: Callable[[int], str]) -> str:
         """These machines have no names."""
@@ -168,15 +186,19 @@ class MachinesWorld(TroubledCluster):
         time.sleep(lasts_s)
         self._machines.heal()
 
-    def _killed(self, served: Served, lasts_s: float) -> None:
+    def _killed(self, served: ProcessNode, lasts_s: float) -> None:
         served.kill()
         time.sleep(lasts_s)
         served.start()
 
     def heal(self) -> None:
-        ended = [
-            node
-            for node in (*self._nodes.values(), *self._servers.values())
-            if node.process is None or node.process.poll() is not None
-        ]
-        assert ended == [], f"after {self.faults}: {ended[0].log_tail()}"
+        nodes: list[ProcessNode] = [*self._nodes.values(), *self._servers.values()]
+        for node in nodes:
+            is_running = node.process is not None and node.process.poll() is None
+            assert is_running, f"after {self.faults}: {node.log_tail()}"
+
+
+def end_somehow(node: ProcessNode) -> None:
+    """Whatever state it is in."""
+    if node.process is not None:
+        node.kill()
