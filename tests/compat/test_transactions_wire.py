@@ -62,6 +62,7 @@ def test_partitions_that_cannot_be_added(producer: TransactionWire, topic: str) 
     codes = [producer.add(topic, 0, version=one, producer_epoch=5)[0] for one in range(5)]
     assert codes == [47, 47, 90, 90, 90]
     assert producer.add("nope", 0) == [3]
+    assert producer.add("__consumer_offsets", 0) == [29]
     assert sorted(producer.add(topic, 0, 7)) == [3, 55]
     assert producer.state() == "Empty"
 

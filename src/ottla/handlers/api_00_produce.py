@@ -27,6 +27,7 @@ from ottla.handlers.produce_route import FIRST_VERSION_WITH_ZSTD, learn, store_a
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
 from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
+from ottla.metadata import topic_names
 from ottla.protocol.error_codes import (
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
@@ -38,6 +39,7 @@ from ottla.protocol.error_codes import (
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -65,7 +67,6 @@ from ottla.replication.partition import Partition
 API_KEY = 0
 VERSIONS = (3, 13)
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 FIRST_VERSION_WITH_HINTS = 10
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
@@ -168,17 +169,20 @@ class _Work:
 
     def start(self) -> None:
         context, acks = self.context, self.request.acks
+        is_transactional = bool(self.request.transactional_id)
         find = context.services.partitions.find
         for topic, topic_id, partitions in self.request.topics:
             row: list[Produced] = []
             self.results.append(row)
             name = self._name_of(topic, topic_id)
-            ordinary = name is not None and name not in INTERNAL_TOPICS
+            ordinary = name is not None and name not in topic_names.INTERNAL
             for index, records in partitions:
                 partition = find(name, index) if ordinary and name is not None else None
                 stored = None
                 if partition is not None and records is not None:
-                    stored = store_at_once(context, partition, records, acks, self.now_ms)
+                    stored = store_at_once(
+                        context, partition, records, acks, self.now_ms, is_transactional
+                    )
                 if stored is None:
                     row.append(())
                     self._start_one(row, name, index, records)
@@ -217,7 +221,7 @@ class _Work:
         self._append_if_admitted(row, place, partition, validated)
 
     def _refusal(self, partition: Partition | None, name: str, index: int) -> int:
-        if name in INTERNAL_TOPICS:
+        if name in topic_names.INTERNAL:
             return INVALID_TOPIC_EXCEPTION
         if partition is None:
             topic = self.context.services.image.topics.get(name)
@@ -252,10 +256,14 @@ class _Work:
         self, row: list[Produced], place: int, partition: Partition, validated: Validated
     ) -> None:
         header = validated.header
-        if header[ATTRIBUTES] & TRANSACTIONAL_MASK and not is_in_transaction(partition, header):
-            self._not_admitted.append((row, place, partition, validated, NO_TICKET))
-        else:
+        if not header[ATTRIBUTES] & TRANSACTIONAL_MASK:
             self._append(row, place, partition, validated)
+        elif not self.request.transactional_id:
+            row[place] = _failed(partition.partition, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        elif is_in_transaction(partition, header):
+            self._append(row, place, partition, validated)
+        else:
+            self._not_admitted.append((row, place, partition, validated, NO_TICKET))
 
     def _admit(self) -> None:
         waiting, self._not_admitted = self._not_admitted, []
@@ -265,7 +273,8 @@ class _Work:
             (row, place, partition, validated, ticket_for(partition, validated.header[PRODUCER_ID]))
             for row, place, partition, validated, _ in waiting
         ]
-        asked = admit(self.context, self.request.transactional_id, header, places)
+        owner = self.request.transactional_id or ""  # without one nothing gets here
+        asked = admit(self.context, owner, header, places)
         if asked.done:
             self._on_admitted(waiting, asked)
             return
@@ -415,6 +424,9 @@ class _CommitWait:
 
 
 def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:
+    message = refused.message or None
+    if not isinstance(refused, InvalidRecords):
+        return _failed(index, refused.code, message)
+    # Only where single records are named does Kafka tell where the log starts.
     start = -1 if partition.log is None else partition.log.log_start_offset
-    errors = refused.record_errors if isinstance(refused, InvalidRecords) else NO_ERRORS
-    return _failed(index, refused.code, refused.message or None, start, errors)
+    return _failed(index, refused.code, message, start, refused.record_errors)

@@ -19,6 +19,7 @@ from ottla.protocol.error_codes import (
     INVALID_REQUEST,
     NONE,
     message_of,
+    name_of,
 )
 
 API_KEY = 10
@@ -88,4 +89,8 @@ def _refused(key: str, code: int) -> Fields:
 
 
 def _response(many: bool, coordinators: list[Fields]) -> Fields:
-    return {"coordinators": coordinators} if many else coordinators[0]
+    if many:
+        return {"coordinators": coordinators}
+    # Of one coordinator Kafka's message is never empty.
+    code = coordinators[0]["error_code"]
+    return {**coordinators[0], "error_message": message_of(code) if code else name_of(NONE)}

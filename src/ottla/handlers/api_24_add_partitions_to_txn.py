@@ -15,11 +15,13 @@ from ottla.handlers.complaints import complain
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import gather
 from ottla.handlers.transaction_requests import Answer, answered, code_for
+from ottla.metadata import topic_names
 from ottla.protocol.error_codes import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
     NONE,
     OPERATION_NOT_ATTEMPTED,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 
@@ -87,11 +89,13 @@ def _add(
     fields_of: Any,
 ) -> Answer:
     image = context.services.image
-    unknown = [one for one in partitions if image.partition(*one) is None]
-    if unknown:
-        codes = dict.fromkeys(partitions, OPERATION_NOT_ATTEMPTED)
-        codes.update(dict.fromkeys(unknown, UNKNOWN_TOPIC_OR_PARTITION))
-        return dict(fields_of(codes))
+    is_new = context.api_version >= BATCHED_FROM
+    unfit = {one: UNKNOWN_TOPIC_OR_PARTITION for one in partitions if image.partition(*one) is None}
+    if not is_new:  # a client has no business with internal topics
+        internal = [one for one in partitions if one[0] in topic_names.INTERNAL]
+        unfit.update(dict.fromkeys(internal, TOPIC_AUTHORIZATION_FAILED))
+    if unfit:
+        return dict(fields_of({**dict.fromkeys(partitions, OPERATION_NOT_ATTEMPTED), **unfit}))
 
     def with_code(code: int) -> Fields:
         told = code_for(code, context.api_version)
@@ -99,7 +103,6 @@ def _add(
 
     if not transactional_id:
         return with_code(INVALID_REQUEST)
-    is_new = context.api_version >= BATCHED_FROM
     added = context.services.transactions.add_partitions(
         transactional_id,
         producer_id,

@@ -25,7 +25,6 @@ from ottla.protocol.error_codes import (
     NOT_ENOUGH_REPLICAS,
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 from ottla.records.batch_header import PRODUCER_EPOCH, PRODUCER_ID, Header
 from ottla.replication.partition import Partition
@@ -79,13 +78,10 @@ def is_answer_good(
 
 
 def admit(
-    context: Context, transactional_id: str | None, header: Header, places: list[TopicPartition]
+    context: Context, transactional_id: str, header: Header, places: list[TopicPartition]
 ) -> Deferred[Codes]:
     """An error code for each place; 0: the batch may be appended."""
     answer: Deferred[Codes] = Deferred()
-    if not transactional_id:
-        answer.resolve(dict.fromkeys(places, TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-        return answer
     owner = (transactional_id, header[PRODUCER_ID], header[PRODUCER_EPOCH])
     if context.api_version >= FIRST_VERSION_THAT_ADDS:
         _Adding(context, owner, places, answer).begin()

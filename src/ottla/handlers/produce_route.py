@@ -73,7 +73,7 @@ def produce_at_once(context: Context, body: memoryview, correlation_id: int) -> 
     if records is None:
         return None
     now_ms = context.services.clock.wall_ms()
-    stored = store_at_once(context, route.partition, records, ACKS(body, 1)[0], now_ms)
+    stored = store_at_once(context, route.partition, records, ACKS(body, 1)[0], now_ms, False)
     if stored is None:
         return None
     base_offset, append_time_ms, log_start_offset = stored
@@ -86,11 +86,17 @@ def produce_at_once(context: Context, body: memoryview, correlation_id: int) -> 
 
 
 def store_at_once(
-    context: Context, partition: Partition, records: memoryview, acks: int, now_ms: int
+    context: Context,
+    partition: Partition,
+    records: memoryview,
+    acks: int,
+    now_ms: int,
+    is_transactional: bool,
 ) -> tuple[int, int, int] | None:
     """Base offset, append time and log start of a batch that is stored and needs no waiting.
 
-    None, with nothing stored, if there is anything to refuse or to wait for.
+    None, with nothing stored, if there is anything to refuse or to wait for. `is_transactional`:
+    the request names a transactional id, without which no batch of a transaction is taken.
     """
     rules = partition.rules_at_once(acks)
     if rules is None or context.api_version < FIRST_VERSION_WITH_ZSTD:
@@ -103,7 +109,9 @@ def store_at_once(
                 return None
             validated = validate_unfamiliar(records, rules, now_ms)
             header, batch = validated.header, validated.batch
-        if header[ATTRIBUTES] & TRANSACTIONAL_MASK and not is_in_transaction(partition, header):
+        if header[ATTRIBUTES] & TRANSACTIONAL_MASK and not (
+            is_transactional and is_in_transaction(partition, header)
+        ):
             return None
         appended = partition.append(batch, header, now_ms)
     except ProtocolError:

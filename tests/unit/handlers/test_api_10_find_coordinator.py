@@ -26,6 +26,14 @@ def test_where_a_group_is(version: int) -> None:
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "host1", 9092)
 
 
+@pytest.mark.parametrize("version", [1, 3])
+def test_of_one_coordinator_the_message_is_never_empty(version: int) -> None:
+    services = GroupServices()
+    assert find(services, version).error_message == "NONE"
+    services.endpoints = {}
+    assert find(services, version).error_message
+
+
 def test_many_keys() -> None:
     answer = GroupServices().ask(handler, 4, key_type=0, coordinator_keys=["a", "b", "a"])
     assert [one.key for one in answer.coordinators] == ["a", "b", "a"]

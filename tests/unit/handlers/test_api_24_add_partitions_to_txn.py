@@ -75,6 +75,15 @@ def test_all_or_none(services: FakeServices, version: int) -> None:
     assert world_of(services).state("x") == "Empty"
 
 
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+def test_a_client_adds_no_internal_topic(version: int) -> None:
+    services, world = transactional_services(a_topic("__consumer_offsets"))
+    world.init_producer_id(InitAsked("x", 60_000)).result()
+    assert add(services, version, [0, 99], topic="__consumer_offsets") == {0: 29, 99: 29}
+    assert add(services, version, [0], topic="__transaction_state") == {0: 29}
+    assert world.state("x") == "Empty"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_who_may_not(services: FakeServices, version: int) -> None:
     assert add(services, version, [0], producer_id=5) == {0: 49}

@@ -65,11 +65,13 @@ class Setting:
     def lead(self, epoch: int) -> None:
         self.partition.assume(1, Assignment(1, epoch, epoch, (1,), (1,)), now_ms=0)
 
-    def produce(self, version: int, sequence: int = 0, epoch: int = 0) -> Any:
+    def produce(
+        self, version: int, sequence: int = 0, epoch: int = 0, transactional_id: str | None = "x"
+    ) -> Any:
         records = batch(producer_id=7, epoch=epoch, sequence=sequence, transactional=True)
         partitions = [{"index": 0, "records": records}]
         fields = {
-            "transactional_id": "x",
+            "transactional_id": transactional_id,
             "acks": -1,
             "timeout_ms": 1000,
             "topic_data": [{"name": "topic", "partition_data": partitions}],
@@ -117,6 +119,19 @@ def test_asked_once_for_each_transaction(setting: Setting, version: int) -> None
     setting.mark()
     setting.produce(version, 2)
     assert len(setting.coordinator.asked) == 1 and setting.end_offset() == 3
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_a_request_without_transactional_id_writes_to_no_transaction(
+    setting: Setting, version: int
+) -> None:
+    assert code_of(setting.produce(version, transactional_id=None), version) == 53
+    setting.produce(version)
+    setting.coordinator.say(version)
+    assert code_of(setting.produce(version, 1, transactional_id=None), version) == 53
+    assert code_of(setting.produce(version, 1, transactional_id=""), version) == 53
+    assert setting.end_offset() == 1 and not setting.coordinator.asked
+    assert code_of(setting.produce(version, 1), version) == 0
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
