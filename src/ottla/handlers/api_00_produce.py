@@ -20,6 +20,7 @@ from ottla.handlers.produce_admission import (
     Codes,
     admit,
     is_answer_good,
+    is_in_order,
     is_in_transaction,
     ticket_for,
 )
@@ -38,6 +39,7 @@ from ottla.protocol.error_codes import (
     NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
     REQUEST_TIMED_OUT,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
@@ -302,6 +304,8 @@ class _Work:
                 code = INVALID_PRODUCER_ID_MAPPING
             elif epoch != first[PRODUCER_EPOCH]:
                 code = INVALID_PRODUCER_EPOCH
+            elif code == NONE and not is_in_order(self.context, partition, validated.header):
+                code = OUT_OF_ORDER_SEQUENCE_NUMBER
             if not is_answer_good(partition, producer_id, epoch, ticket, code):
                 self._not_admitted.append((row, place, partition, validated, NO_TICKET))
             elif code == NONE:

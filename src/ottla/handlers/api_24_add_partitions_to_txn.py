@@ -68,6 +68,8 @@ def _one_of_many(context: Context, asked: Any) -> Answer:
         }
 
     name = asked.transactional_id
+    if asked.verify_only and not name:
+        return fields_of(dict.fromkeys(partitions, INVALID_REQUEST))
     if not asked.verify_only:
         return _add(context, name, asked.producer_id, asked.producer_epoch, partitions, fields_of)
     verified = context.services.transactions.verify_partitions(

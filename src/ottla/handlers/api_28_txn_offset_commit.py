@@ -22,6 +22,7 @@ from ottla.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     INVALID_GROUP_ID,
     INVALID_PRODUCER_EPOCH,
+    INVALID_REQUEST,
     INVALID_TXN_STATE,
     NONE,
     PRODUCER_FENCED,
@@ -42,6 +43,8 @@ EPOCH_PER_TRANSACTION = 2
 def handle(context: Context, request: Any) -> Answer:
     if not request.group_id:
         return _refused(context, request, INVALID_GROUP_ID)
+    if not request.transactional_id:
+        return _refused(context, request, INVALID_REQUEST)
     # The transaction may end while the coordinator is asked: then its yes counts for nothing.
     admission = _Admission(context, request)
     checked = _in_transaction(context, request)

@@ -14,6 +14,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, ProtocolError
 from ottla.base.ids import TopicPartition
 from ottla.handlers.context import Context
+from ottla.log.producer_state import ANY_SEQUENCE
 from ottla.protocol.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -26,7 +27,7 @@ from ottla.protocol.error_codes import (
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
 )
-from ottla.records.batch_header import PRODUCER_EPOCH, PRODUCER_ID, Header
+from ottla.records.batch_header import BASE_SEQUENCE, PRODUCER_EPOCH, PRODUCER_ID, Header
 from ottla.replication.partition import Partition
 
 FIRST_VERSION_WITH_ABORTABLE = 11
@@ -53,6 +54,19 @@ def is_in_transaction(partition: Partition, header: Header) -> bool:
     return held is not None and held.producers.admissions.has(
         partition.leader_epoch, header[PRODUCER_ID], header[PRODUCER_EPOCH]
     )
+
+
+def is_in_order(context: Context, partition: Partition, header: Header) -> bool:
+    """Whether nothing can be missing before the first batch of a producer nobody knows here.
+
+    With an epoch per transaction it has to be number 0. Otherwise it is the second, sent behind a
+    first that was refused for a passing reason: stored, it would shut out the first for good.
+    """
+    held = partition.log
+    if context.api_version < FIRST_VERSION_THAT_ADDS or held is None or header[BASE_SEQUENCE] == 0:
+        return True
+    entry = held.producers.entries.get(header[PRODUCER_ID])
+    return entry is not None and entry.next_sequence != ANY_SEQUENCE
 
 
 def ticket_for(partition: Partition, producer_id: int) -> int:

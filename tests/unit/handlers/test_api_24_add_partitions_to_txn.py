@@ -97,6 +97,7 @@ def test_who_may_not(services: FakeServices, version: int) -> None:
 @pytest.mark.parametrize("version", BATCHED)
 def test_verified_and_not_added(services: FakeServices, version: int) -> None:
     assert add(services, version, [0], verify=True) == {0: 120}
+    assert add(services, version, [0], verify=True, transactional_id="") == {0: 42}
     assert add(services, version, [0]) == {0: 0}
     assert add(services, version, [0, 1], verify=True) == {0: 0, 1: 120}
     assert add(services, version, [0], verify=True, producer_epoch=9) == {0: 90}

@@ -136,6 +136,7 @@ def test_a_group_that_was_not_added(setting: Setting, version: int) -> None:
 def test_who_may_not(setting: Setting, version: int) -> None:
     setting.add()
     assert setting.commit(version, group_id="") == 24
+    assert setting.commit(version, transactional_id="") == 42
     assert setting.commit(version, transactional_id="nobody") == 49
     assert setting.commit(version, producer_epoch=1) == 47
     assert setting.commit(version, producer_epoch=1, topic="nope") == 3

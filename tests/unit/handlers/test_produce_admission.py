@@ -165,3 +165,30 @@ def test_a_new_leadership_asks_again(setting: Setting) -> None:
     assert setting.end_offset() == 1 and len(setting.coordinator.asked) == 1
     setting.coordinator.say(NEW)
     assert setting.end_offset() == 2 and setting.is_admitted()
+
+
+def test_the_second_batch_of_an_unknown_producer_waits_for_the_first(setting: Setting) -> None:
+    """The first was refused for a passing reason, and this one was sent behind it."""
+    second = setting.produce(NEW, 1)
+    setting.coordinator.say(NEW)
+    assert code_of(second, NEW) == 45
+    assert setting.end_offset() == 0 and not setting.is_admitted()
+    first = setting.produce(NEW, 0)
+    setting.coordinator.say(NEW)
+    assert code_of(first, NEW) == 0
+    assert code_of(setting.produce(NEW, 1), NEW) == 0
+
+
+def test_nor_is_it_taken_behind_a_marker_alone(setting: Setting) -> None:
+    setting.mark(1)
+    for sequence, code in ((1, 45), (0, 0)):
+        answer = setting.produce(NEW, sequence, epoch=1)
+        setting.coordinator.say(NEW)
+        assert code_of(answer, NEW) == code
+
+
+def test_an_older_producer_that_was_forgotten_goes_on_where_it_was(setting: Setting) -> None:
+    """Its epoch stays from one transaction to the next, and so do its numbers."""
+    answer = setting.produce(OLD, 5)
+    setting.coordinator.say(OLD)
+    assert code_of(answer, OLD) == 0
