@@ -13,6 +13,7 @@ import pytest
 from tests.compat import confluent
 from tests.compat.nodes import wait_until
 from tests.compat.transaction_wire import TransactionWire
+from tests.patience import SECONDS_MAX
 
 
 @pytest.fixture
@@ -124,6 +125,25 @@ def test_a_producer_that_bumps_its_own_epoch(producer: TransactionWire) -> None:
     assert producer.init(producer_id=owner, producer_epoch=first) == 90
 
 
+def test_a_producer_that_aborts_by_bumping_its_epoch(producer: TransactionWire, topic: str) -> None:
+    """KIP-360, over a transaction that is open."""
+    old = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
+    assert producer.write(topic, 0, version=12) == 0
+    assert producer.init(**old) == 51
+    codes: list[int] = []
+
+    def answered() -> bool:
+        codes.append(producer.init(**old))
+        return codes[-1] != 51
+
+    wait_until(answered, SECONDS_MAX, "the open transaction is aborted")
+    assert (codes[-1], producer.epoch) == (0, old["producer_epoch"] + 1)
+    assert producer.write(topic, 1, version=12, **old) == 47
+    assert producer.write(topic, 0, version=12) == 0
+    assert producer.end(True, 5) == 0
+    assert settled(producer, "CompleteCommit")
+
+
 def test_an_epoch_for_each_transaction(producer: TransactionWire, topic: str) -> None:
     """KIP-890: partitions are added by the write, and a late request of before changes nothing."""
     first = producer.epoch
@@ -156,6 +176,11 @@ def test_a_client_that_goes_back_to_the_older_way(producer: TransactionWire, top
     assert producer.write(topic, 0) == 0
     assert producer.end(True, 4) == 0
     assert settled(producer, "CompleteCommit")
+    # Begun the newer way and ended the older way, it has its marker all the same.
+    assert producer.write(topic, 1, version=12) == 0
+    assert producer.end(True, 4) == 0
+    assert settled(producer, "CompleteCommit")
+    assert producer.stable_offset(topic) == 6
 
 
 def test_offsets_in_a_transaction(producer: TransactionWire, topic: str) -> None:

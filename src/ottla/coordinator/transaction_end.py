@@ -54,7 +54,8 @@ def end_step(held: Transaction | None, asked: EndAsked, fresh_id: int | None, no
         return _end_with_bump(held, asked, fresh_id, now_ms)
     code = _end_refusal(held, asked)
     if held.state == ONGOING and code == NONE:
-        ending = _ending(held)
+        # Whichever way it began: without a bump, its markers have the epoch of its records.
+        ending = _ending(held)._replace(client_version=asked.client_version)
         return Step(answer_of(NONE, ending), _decided(ending, asked, now_ms))
     return Step(answer_of(code, held))
 

@@ -70,7 +70,12 @@ def init_step(
         # It is for whoever prepared it to decide. What knows nothing of that, a request of its own
         # writer that comes late for one, must not.
         return refusal(CONCURRENT_TRANSACTIONS)
-    return fence_step(held, CONCURRENT_TRANSACTIONS, now_ms)
+    is_named = asked.producer_id != NO_ID
+    if is_named and (asked.producer_id, asked.producer_epoch) != held.client():
+        return refusal(PRODUCER_FENCED)  # of before, so what is open now is not its own
+    # Who aborts its own transaction so (KIP-360) goes on with the epoch of the fence, as in Kafka.
+    own_epoch = asked.producer_epoch if is_named else NO_EPOCH
+    return fence_step(held, CONCURRENT_TRANSACTIONS, now_ms, own_epoch)
 
 
 def _bounds_refusal(asked: InitAsked, config: TransactionConfig) -> int:
@@ -118,10 +123,12 @@ def _next_epoch(
         updated_ms=now_ms,
         started_ms=NO_TIMESTAMP,
         next_producer_id=NO_ID,
-        last_epoch=held.producer_epoch if is_named else NO_EPOCH,
+        last_epoch=asked.producer_epoch,
     )
-    is_last = held.producer_epoch >= EPOCH_LAST
-    if is_last and asked.producer_epoch in (NO_EPOCH, held.producer_epoch):
+    going_on = [NO_EPOCH, held.producer_epoch]
+    if held.producer_epoch == EPOCH_MAX:
+        going_on.append(held.last_epoch)  # the fence took the last one
+    if held.producer_epoch >= EPOCH_LAST and asked.producer_epoch in going_on:
         # No epoch is left: the next one is epoch 0 of another producer id.
         if fresh_id is None:
             return NEEDS_ID
@@ -180,16 +187,17 @@ def _told_to(held: Transaction) -> tuple[tuple[int, int], ...]:
     return (held.client(), own) if held.client() == first else (held.client(),)
 
 
-def fence_step(held: Transaction, code: int, now_ms: int) -> Step:
+def fence_step(held: Transaction, code: int, now_ms: int, own_epoch: int = NO_EPOCH) -> Step:
     """Aborts an open transaction under an epoch that its producer does not have.
 
+    `own_epoch` is that of the producer if it asked for this itself: it is told the new one.
     The bump is not one of the producer's own, so its late EndTxn must not pass for a repeated one:
     without the client's version, it is refused by its epoch.
     """
     client_id, client_epoch = held.client()
     epoch_above = min(client_epoch + 1, EPOCH_MAX)
     fenced = held._replace(
-        state=PREPARE_ABORT, last_epoch=NO_EPOCH, client_version=0, updated_ms=now_ms
+        state=PREPARE_ABORT, last_epoch=own_epoch, client_version=0, updated_ms=now_ms
     )
     if client_id == held.producer_id:
         fenced = fenced._replace(

@@ -118,6 +118,37 @@ def test_the_last_epoch_named_and_named_again(world: TransactionWorld) -> None:
     assert code(init(world, 1000, 32765)) == 90
 
 
+def test_a_producer_that_aborts_by_naming_itself_goes_on(world: TransactionWorld) -> None:
+    owner = begun(init(world))
+    add(world, owner, client=NEW)
+    assert code(init(world, *owner)) == 51
+    assert world.markers == [("t", 0, 1000, 1, False)]
+    assert begun(init(world, *owner)) == (1000, 1)
+    assert begun(init(world, *owner)) == (1000, 1)
+    assert code(end(world, owner, False, NEW)) == 90
+    assert add(world, (1000, 1), client=NEW) == 0
+
+
+def test_one_that_was_taken_over_does_not(world: TransactionWorld) -> None:
+    owner = begun(init(world))
+    add(world, owner)
+    assert code(init(world)) == 51
+    assert code(init(world, *owner)) == 90
+    later = begun(init(world))
+    add(world, later)
+    assert code(init(world, *owner)) == 90
+    assert world.state("x") == "Ongoing", "what is open is not its own"
+
+
+def test_naming_itself_at_the_last_epoch(world: TransactionWorld) -> None:
+    init(world)
+    at_epoch(world, 32766)
+    add(world, (1000, 32766), client=NEW)
+    assert code(init(world, 1000, 32766)) == 51
+    assert begun(init(world, 1000, 32766)) == (1001, 0)
+    assert begun(init(world, 1000, 32766)) == (1001, 0)
+
+
 def at_epoch(world: TransactionWorld, epoch: int) -> None:
     world.shard.transactions["x"] = world.held("x")._replace(producer_epoch=epoch)
 
@@ -240,6 +271,15 @@ def test_an_end_with_a_bump_told_again(world: TransactionWorld) -> None:
     # A new coordinator knows it, too.
     world.reload()
     assert begun(end(world, owner, True, NEW)) == (1000, 1)
+
+
+def test_begun_the_new_way_and_ended_the_old_way(world: TransactionWorld) -> None:
+    """The epoch stays, and partitions must not take its marker for one of before."""
+    owner = begun(init(world))
+    add(world, owner, client=NEW)
+    assert code(end(world, owner)) == 0
+    assert world.held("x").client_version == OLD
+    assert world.markers == [("t", 0, 1000, 0, True)]
 
 
 def test_a_late_end_changes_nothing_in_the_next_transaction(world: TransactionWorld) -> None:
