@@ -127,7 +127,10 @@ def test_a_producer_that_bumps_its_own_epoch(producer: TransactionWire) -> None:
 
 def test_a_producer_that_aborts_by_bumping_its_epoch(producer: TransactionWire, topic: str) -> None:
     """KIP-360, over a transaction that is open."""
-    old = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
+    old: dict[str, Any] = {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
     assert producer.write(topic, 0, version=12) == 0
     assert producer.init(**old) == 51
     codes: list[int] = []
