@@ -30,16 +30,19 @@ from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
 from ottla.metadata import topic_names
 from ottla.protocol.error_codes import (
+    CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE,
     NONE,
     NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
+    RECORD_LIST_TOO_LARGE,
     REQUEST_TIMED_OUT,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
@@ -70,6 +73,8 @@ API_KEY = 0
 VERSIONS = (3, 13)
 
 FIRST_VERSION_WITH_HINTS = 10
+# Batches that Kafka refuses with these codes before it has looked at the log; so no log start.
+WITHOUT_LOG_START = frozenset({CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
 Waiting = tuple[list[Produced], int, Partition, Validated, int]
@@ -428,9 +433,8 @@ class _CommitWait:
 
 
 def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:
-    message = refused.message or None
-    if not isinstance(refused, InvalidRecords):
-        return _failed(index, refused.code, message)
-    # Only where single records are named does Kafka tell where the log starts.
-    start = -1 if partition.log is None else partition.log.log_start_offset
-    return _failed(index, refused.code, message, start, refused.record_errors)
+    start = -1
+    if partition.log is not None and refused.code not in WITHOUT_LOG_START:
+        start = partition.log.log_start_offset
+    errors = refused.record_errors if isinstance(refused, InvalidRecords) else NO_ERRORS
+    return _failed(index, refused.code, refused.message or None, start, errors)

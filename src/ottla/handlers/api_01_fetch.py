@@ -17,6 +17,7 @@ from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.ports import Timer
 from ottla.handlers.context import Context
 from ottla.handlers.leader_hints import endpoints_of, leader_of
+from ottla.handlers.local_partitions import ANY_EPOCH
 from ottla.handlers.nearest_replica import NO_PREFERENCE, preferred_replica
 from ottla.handlers.replica_fetch import handle_replica_fetch
 from ottla.handlers.reply import Reply
@@ -193,6 +194,7 @@ class _Fetch:
 
     def _refusal(self, partition: Partition, current_leader_epoch: int) -> int:
         """Who can be sent elsewhere may also read from a follower (KIP-392)."""
+        current_leader_epoch = max(current_leader_epoch, ANY_EPOCH)  # nothing below 0 is an epoch
         if self.context.api_version < FIRST_VERSION_WITH_RACK:
             return partition.check_leader(current_leader_epoch)
         return partition.check_replica(current_leader_epoch)
@@ -300,7 +302,9 @@ def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics)
 
 
 def _error(index: int, code: int, leader: tuple[int, int] | None = None) -> FetchedPartition:
-    return FetchedPartition(index, code, -1, -1, -1, None, -1, None, None, leader)
+    # What is not known has no aborted transactions, in Kafka; elsewhere they are not told: null.
+    aborted = () if code in {UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION} else None
+    return FetchedPartition(index, code, -1, -1, -1, aborted, -1, None, None, leader)
 
 
 def _elsewhere(

@@ -20,6 +20,7 @@ from ottla.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
 
 SESSION_IDLE_MS_MIN = 120_000
 EPOCH_MAX = 2**31 - 1
+FINAL_EPOCH = -1  # of a request that wants no session
 
 PartitionKey = tuple[str | uuid.UUID, int]
 
@@ -118,10 +119,10 @@ class FetchSessions:
 
     def resolve(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> SessionAnswer:
         session_id, epoch = request.session_id, request.session_epoch
-        if epoch <= 0:
+        if FINAL_EPOCH <= epoch <= 0:
             if session_id != 0:
                 self._sessions.pop(session_id, None)
-            if epoch < 0:
+            if epoch == FINAL_EPOCH:
                 return SessionAnswer(NONE, None, False, _full(request))
             return self._create(request, uses_topic_ids, now_ms)
         session = self._sessions.get(session_id)

@@ -112,7 +112,17 @@ def test_an_offset_that_a_follower_has_not_got() -> None:
     assert of_one(fetch(a_follower(2), 4)).error_code == OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize(("epoch", "code"), [(4, FENCED_LEADER_EPOCH), (6, UNKNOWN_LEADER_EPOCH)])
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+def test_a_partition_that_is_not_known_has_no_aborted_transactions(version: int) -> None:
+    unknown = of_one(fetch(ClusterBroker(), index=9, version=version))
+    assert (unknown.error_code, unknown.aborted_transactions) == (3, [])
+    beyond = of_one(fetch(ClusterBroker(), 99, version=version))
+    assert (beyond.error_code, beyond.aborted_transactions) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(4, FENCED_LEADER_EPOCH), (6, UNKNOWN_LEADER_EPOCH), (-1, 0), (-2, 0)]
+)
 def test_followers_know_epochs_too(epoch: int, code: int) -> None:
     assert of_one(fetch(a_follower(3), epoch=epoch)).error_code == code
 

@@ -92,7 +92,10 @@ def test_unknown_ids_wrong_epochs_and_changed_addressing_are_refused() -> None:
     cache = sessions()
     cache.resolve(a_request(0, 0, [wanted(0)]), False, 0)
     assert cache.resolve(a_request(9, 1, []), False, 0).error_code == FETCH_SESSION_ID_NOT_FOUND
-    assert cache.resolve(a_request(1, 7, []), False, 0).error_code == INVALID_FETCH_SESSION_EPOCH
+    for epoch in (7, -2):
+        answer = cache.resolve(a_request(1, epoch, []), False, 0)
+        assert answer.error_code == INVALID_FETCH_SESSION_EPOCH
+    assert cache.resolve(a_request(0, -2, []), False, 0).error_code == FETCH_SESSION_ID_NOT_FOUND
     assert cache.resolve(a_request(1, 1, []), True, 0).error_code == FETCH_SESSION_TOPIC_ID_ERROR
     assert cache.resolve(a_request(1, 1, []), False, 0).error_code == NONE
 
