@@ -110,7 +110,11 @@ class PartitionChange:
         knowing = tuple(replica for replica in wanted if replica not in self.unknowing)
         if knowing:
             return knowing
-        eligible = tuple(replica for replica in old.eligible if replica not in self.unknowing)
+        eligible = tuple(
+            replica
+            for replica in old.eligible
+            if replica in old.replicas and replica not in self.unknowing
+        )
         if eligible:
             leader = self._first(replica for replica in old.replicas if replica in eligible)
             return eligible if leader == NO_BROKER else (leader,)
@@ -135,7 +139,9 @@ class PartitionChange:
         if self.prefer_first and order[0] in in_sync and self.may_lead(order[0]):
             return order[0]
         if old.leader in in_sync and not self._must_go(old.leader):
-            return old.leader
+            # A new epoch is a new election: who came back from the dead knows only of its old one.
+            if not self.new_epoch or self.may_lead(old.leader):
+                return old.leader
         return self._first(replica for replica in order if replica in in_sync)
 
     def _elected_outside(

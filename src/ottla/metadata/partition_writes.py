@@ -59,7 +59,8 @@ class PartitionWrites:
         self._bytes += len(write.content or b"") + len(write.path) + BYTES_PER_STATE
         if not set(state.eligible) <= set(old.eligible):
             self._check_settings(topic)
-        if state.leader not in (old.leader, NO_BROKER):
+        if state.leader != NO_BROKER and state.leader_epoch != old.leader_epoch:
+            # Also where it led before: in the new epoch another life of it would lead, too.
             # Both: the node of another life may have the very same version.
             self.check(paths.broker_id(state.leader))
             self.check(paths.broker_epoch(state.leader))

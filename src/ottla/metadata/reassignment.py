@@ -8,7 +8,7 @@ partition had before any move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ottla.metadata.assignment import check_replicas, refused
 from ottla.metadata.decision import Decision, decided
 from ottla.metadata.elections import PartitionResult
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
-from ottla.metadata.partition_rules import MayLead, PartitionChange
+from ottla.metadata.partition_rules import NOBODY, MayLead, PartitionChange
 from ottla.metadata.partition_writes import PartitionWrites
 from ottla.metadata.topic_settings import TopicSettings
 from ottla.protocol.error_codes import (
@@ -78,7 +78,11 @@ def maybe_complete(state: PartitionState, may_lead: MayLead, in_sync_min: int) -
 
 
 def settled(
-    state: PartitionState, replicas: tuple[int, ...], may_lead: MayLead, in_sync_min: int
+    state: PartitionState,
+    replicas: tuple[int, ...],
+    may_lead: MayLead,
+    in_sync_min: int,
+    unknowing: Collection[int] = NOBODY,
 ) -> PartitionState:
     """The partition on `replicas` only, at rest: who else was in sync, or led, is so no longer.
 
@@ -92,7 +96,9 @@ def settled(
         last_known=tuple(replica for replica in state.last_known if replica in replicas),
     )
     left_behind = not set(state.replicas) <= set(replicas)
-    return PartitionChange(kept, may_lead, in_sync_min, new_epoch=left_behind).built()
+    return PartitionChange(
+        kept, may_lead, in_sync_min, unknowing=unknowing, new_epoch=left_behind
+    ).built()
 
 
 def _find(
@@ -139,6 +145,10 @@ class _Mover(NamedTuple):
         return self._restricted(state, state.original_replicas())
 
     def _restricted(self, state: PartitionState, replicas: tuple[int, ...]) -> PartitionState:
-        if not set(state.in_sync) & set(replicas):
+        unclean = self.image.unclean_brokers()
+        # Whom the controller is about to take out may not be who is left when others have gone.
+        knowing = {*state.in_sync, *state.eligible} - unclean
+        left = set(replicas)
+        if not left & set(state.in_sync) or (knowing and not left & knowing):
             raise refused("None of the replicas that would be left is in sync.")
-        return settled(state, replicas, self.image.may_lead, self.in_sync_min)
+        return settled(state, replicas, self.image.may_lead, self.in_sync_min, unclean)

@@ -25,7 +25,7 @@ from ottla.protocol.error_codes import (
     NONE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.unit.metadata.builders import SETTINGS, Cluster
+from tests.unit.metadata.builders import SETTINGS, Cluster, registration
 
 
 def a_cluster() -> Cluster:
@@ -123,6 +123,54 @@ def test_a_new_leader_must_be_alive() -> None:
     state = PartitionState(1, 0, (3, 1), (1, 3), adding=(3,), removing=(1,))
     assert maybe_complete(state, lambda broker: broker == 1, 2) is state
     assert maybe_complete(state, lambda broker: True, 2).leader == 3
+
+
+def alone_and_back(cluster: Cluster, *, unclean: bool) -> PartitionState:
+    """2 was the last in sync, 4 knew as much; 2 died and is back, not yet taking part."""
+    cluster.create_on("t", (3, 2, 4))
+    write(cluster, replace(partition(cluster), leader=2, in_sync=(2,), eligible=(4,)))
+    cluster.store.unregister(2)
+    cluster.store.register(2, registration(2, fenced=True, unclean=unclean))
+    return partition(cluster)
+
+
+def test_who_may_have_lost_records_is_not_what_a_move_leaves() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    alone_and_back(cluster, unclean=True)
+    cluster.reload()
+    move(cluster, (3, 2))
+    state = partition(cluster)
+    assert (state.leader, state.leader_epoch, state.in_sync) == (4, 1, (4,))
+    assert state.removing == (4,), "it stays until another has what it has"
+    assert state.unclean_epoch == -1
+
+
+def test_a_new_epoch_of_a_move_is_not_given_to_who_is_not_back_yet() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    before = alone_and_back(cluster, unclean=False)
+    cluster.reload()
+    move(cluster, (3, 2))
+    state = partition(cluster)
+    assert state.removing == (4,), "the move is not done: nobody of those left may lead"
+    assert (state.leader, state.leader_epoch) == (2, before.leader_epoch)
+
+
+def test_a_new_epoch_of_a_move_is_for_the_life_that_was_meant() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    alone_and_back(cluster, unclean=True)
+    with pytest.raises(VersionConflict):
+        move(cluster, (3, 2))
+
+
+def test_only_who_may_have_lost_records_would_be_left_by_a_cancelled_move() -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    cluster.create_on("t", (3, 2))
+    move(cluster, (4, 2))
+    write(cluster, replace(partition(cluster), leader=2, in_sync=(2,), eligible=(4,)))
+    cluster.store.unregister(2)
+    cluster.store.register(2, registration(2, fenced=True, unclean=True))
+    cluster.reload()
+    assert move(cluster, None).error_code == INVALID_REPLICA_ASSIGNMENT
 
 
 def test_cancelled_as_if_it_had_never_been() -> None:
