@@ -48,8 +48,18 @@ async def _serve(node: Node) -> None:
     await node.start()
     # What is there now stays: a collection that looks at all of it would stop the loop for long.
     gc.freeze()
-    print(node.greeting(), flush=True)
     try:
+        greet(node.greeting())
         await stopping.wait()
     finally:
         await node.stop()
+
+
+def greet(greeting: str) -> None:
+    """In one piece, for whoever waits for it. Where nobody can be told any more, a full disk or a
+    pipe that is closed, the broker serves all the same."""
+    try:
+        sys.stdout.write(f"{greeting}\n")
+        sys.stdout.flush()
+    except OSError as failure:
+        log.warning("the greeting could not be written: %s", failure)
