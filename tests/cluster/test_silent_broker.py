@@ -29,8 +29,10 @@ def test_offsets_of_a_silent_leader_are_unknown_and_those_of_others_shown(
             producer.produce(ORDERS, b"3 cups", partition=partition)
         assert producer.flush(60) == 0
         del producer  # it would complain of the end on stderr, where the commands speak
+        connection.close()
         silent = cluster.leader(ORDERS, 0)
-        connection.refresh()
+        # The one that it is connected to, whom it asks first about anything.
+        connection = Connection(f"127.0.0.1:{cluster.port(silent)}", {})
         cluster.pause(silent)
 
         (topic,) = describe_topics(connection, [ORDERS])

@@ -23,6 +23,8 @@ PartitionResult = tuple[int, str | None, Any]
 """(error code, message, value)."""
 
 _PAUSE_MS = 100.0
+# So many get their part of the time, one after the other, if the ones before are silent.
+_BROKERS_ASKED = 3
 # Errors that say who was asked, or when, and nothing about what was asked.
 _PASSING = frozenset(
     {
@@ -57,13 +59,30 @@ class AdminBase:
         fields: Any,
         what: str,
         code_of: Callable[[Any], int] | None = None,
+        *,
+        is_change: bool = False,
     ) -> Any:
+        """What any broker can answer. One that stays silent may not use up all the time that there
+        is: after a part of it another one is asked, unless it is a change, which might then be
+        made twice."""
+        core = self._core
+        if not core.cluster.brokers:
+            core.metadata.request_update()  # so that there will be others to ask
+        silent: set[int] = set()
+        patience_ms = self._settings.default_api_timeout_ms / (1 if is_change else _BROKERS_ASKED)
+
         async def attempt() -> Any:
-            answer = await self._core.request(self._core.least_loaded(), api_key, fields)
+            node_id = core.least_loaded(silent)
+            asked = core.request(node_id, api_key, fields)
+            try:
+                answer = await core.within(asked, core.now_ms + patience_ms, what)
+            except TimedOutError:
+                silent.add(node_id)
+                raise
             _raise_passing(code_of, answer, what)
             return answer
 
-        return await self._core.retry(attempt, self._deadline_ms(), what)
+        return await core.retry(attempt, self._deadline_ms(), what)
 
     async def _ask_controller(
         self,

@@ -65,7 +65,8 @@ class AdminConfigs(AdminBase):
             if not name.isdigit():
                 raise ConfigError(f"a broker is named by its number, not {name!r}")
             return (await self._ask_brokers(api_key, fields, what, [int(name)]))[int(name)]
-        return await self._ask_any(api_key, fields, what)
+        is_change = api_key == INCREMENTAL_ALTER_CONFIGS
+        return await self._ask_any(api_key, fields, what, is_change=is_change)
 
 
 def _code_of(kind: str) -> int:

@@ -11,7 +11,7 @@ its answer or an error, within its time-out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from typing import Any, TypeVar
 
 from ottla.base.errors import OttlaError
@@ -172,15 +172,18 @@ class Core:
             raise NoBrokerError(f"the cluster has no broker {node_id} (any more)")
         return self.nodes.connection_to((node_id, purpose), broker.host, broker.port, self.now_ms)
 
-    def least_loaded(self) -> int:
-        """Whom to ask what anybody can answer: the idlest that is connected, else one to try."""
+    def least_loaded(self, rather_not: Container[int] = ()) -> int:
+        """Whom to ask what anybody can answer: the idlest that is connected, else one to try; of
+        those to be rather not asked only if there is nobody else."""
         best, best_load = None, None
         # A broker that starts again takes connections before the others tell of it: nobody can be
         # asked who is not in the newest metadata.
         connected = {
             node_id: connection
             for (node_id, purpose), connection in self.nodes.connections.items()
-            if purpose == DATA and (node_id in self.cluster.brokers or node_id in self._bootstrap)
+            if purpose == DATA
+            and (node_id in self.cluster.brokers or node_id in self._bootstrap)
+            and node_id not in rather_not
         }
         for node_id, connection in connected.items():
             if connection.state == READY:
@@ -194,7 +197,7 @@ class Core:
         known = list(self.cluster.brokers)
         first = int(self.chance() * len(known))
         candidates = known[first:] + known[:first] + list(self._bootstrap)
-        return min(candidates, key=self._reluctance)
+        return min(candidates, key=lambda one: (one in rather_not, *self._reluctance(one)))
 
     def _reluctance(self, node_id: int) -> tuple[float, int]:
         """Rather one that may be tried now, and of those one that has failed less often."""
