@@ -64,13 +64,13 @@ _OFFSETS_2 = [
 ]
 
 
-def _block_end(index: int, count: int) -> int:
+def block_end(index: int, count: int) -> int:
     """The end of the block that `index` is in, or of all records."""
     end = 64 if index < 64 else (index | (_BLOCK - 1)) + 1
     return end if end < count else count
 
 
-def _offset_columns(index: int, count: int) -> tuple[bytes, ...]:
+def offset_columns(index: int, count: int) -> tuple[bytes, ...]:
     """The bytes of the deltas of `count` records from `index` on, all in one block."""
     if index < 64:
         return (_EVEN_BYTES[index : index + count],)
@@ -97,7 +97,7 @@ def _offsets(index: int, stop: int) -> list[int] | list[bytes]:
 @lru_cache(maxsize=8)
 def _offsets_of_block(index: int) -> list[bytes]:
     """As bytes, because numbers of three cannot be unpacked. A list takes 1 ms and 350 KiB."""
-    return [bytes(delta) for delta in zip(*_offset_columns(index, _BLOCK), strict=True)]
+    return [bytes(delta) for delta in zip(*offset_columns(index, _BLOCK), strict=True)]
 
 
 class _Layout:
@@ -216,7 +216,7 @@ class RecordWalk:
         byte counts.
         """
         data, start, first = self.data, self.position, self.index
-        alike = _block_end(first, self.count) - first
+        alike = block_end(first, self.count) - first
         if alike < _IDENTICAL_MIN or layout.deltas is not DELTA_1:
             return False
         length, _, _, key, _ = layout.unpack(data, start)
@@ -247,7 +247,7 @@ class RecordWalk:
         """Checks what may differ in `alike` records of `size` bytes: the two deltas."""
         data, start, first = self.data, self.position, self.index
         stop = start + alike * size
-        for at, expected in enumerate(_offset_columns(first, alike), start + layout.offset_at):
+        for at, expected in enumerate(offset_columns(first, alike), start + layout.offset_at):
             if data[at:stop:size] != expected:
                 return False
         deltas = data[start + layout.offset_at - 1 : stop : size]
@@ -277,7 +277,7 @@ class RecordWalk:
         sizes, values, deltas = layout.sizes, VALUE_SIZE, layout.deltas
         index = first
         try:
-            for expected in _offsets(first, _block_end(first, self.count)):
+            for expected in _offsets(first, block_end(first, self.count)):
                 length, delta, offset, key, value = unpack(data, position)
                 size = sizes[length]
                 if key == 1:

@@ -27,6 +27,12 @@ KINDS: dict[str, list[RecordToWrite]] = {
     "empty keys and values": [RecordToWrite(NOW_MS, b"", b"") for _ in range(3)],
     "nothing at all": [RecordToWrite(NOW_MS, None, None) for _ in range(64)],
     "without a time": [RecordToWrite(-1, None, b"v") for _ in range(3)],
+    "more than deltas of a byte": [
+        RecordToWrite(NOW_MS + at // 40, None, b"v" * 9) for at in range(100)
+    ],
+    "many with keys": [RecordToWrite(NOW_MS, b"key", b"v") for _ in range(66)],
+    "many around a wider length": [RecordToWrite(NOW_MS, None, b"v" * 57) for _ in range(67)],
+    "many of nothing": [RecordToWrite(NOW_MS, None, None) for _ in range(65)],
 }
 BYTES = (0, 1, 2, 3, 126, 127, 128, 254, 255)
 
@@ -58,6 +64,11 @@ def judged(batch: bytes, by: ProduceRules) -> object:
     return validated.header, bytes(validated.batch)
 
 
+def places(size: int) -> list[int]:
+    """The header and first records, the last ones, and those around record 64 of long batches."""
+    return sorted({*range(min(size, 250)), *range(max(0, size - 60), size), *range(250, size, 7)})
+
+
 def test_as_many_as_it_takes_and_the_walk_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = learned(build_batch(KINDS["fifteen"]), shapes.LEARN_AFTER - 1)
     assert not shapes._shapes
@@ -78,7 +89,7 @@ def test_every_changed_byte_is_judged_as_without_shapes(
     assert shapes._shapes
     changes = [
         with_right_crc(batch[:at] + bytes([byte]) + batch[at + 1 :])
-        for at in range(min(len(batch), 250))
+        for at in places(len(batch))
         for byte in BYTES
     ]
     changes += [batch, batch[:-1], batch + b"\0", with_right_crc(batch[:-1])]
@@ -118,7 +129,41 @@ def test_what_is_remembered_has_bounds() -> None:
     assert len(shapes._counted) <= shapes.COUNTED_MAX
 
 
-def test_more_records_than_have_deltas_of_one_byte_are_not_counted() -> None:
-    learned(build_batch([RecordToWrite(NOW_MS, None, b"v")] * (shapes.RECORDS_MAX + 1)))
+@pytest.mark.parametrize("count", [65, 150, 4096])
+def test_a_long_batch_spares_the_walk(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = learned(build_batch([RecordToWrite(NOW_MS, None, b"v" * 100)] * count))
+    monkeypatch.setattr(validation, "walk_records", None)
+    assert bytes(validate_produced(memoryview(batch), RULES, NOW_MS).batch) == batch
+
+
+def with_one_odd(count: int, odd: int, *records: RecordToWrite) -> bytes:
+    plain = [RecordToWrite(NOW_MS, None, b"v" * 100)] * count
+    return build_batch([*plain[:odd], *records, *plain[odd + len(records) :]])
+
+
+@pytest.mark.parametrize("odd", [0, 1, 63, 64, 65, 98])
+def test_long_batches_that_are_not_alike_are_no_shape(odd: int) -> None:
+    """Two odd records that together have the size of two others, and one that has headers."""
+    longer, shorter = (RecordToWrite(NOW_MS, None, b"v" * size) for size in (101, 99))
+    learned(with_one_odd(100, odd, longer, shorter))
+    learned(with_one_odd(100, odd, longer))
+    learned(with_one_odd(100, odd, RecordToWrite(NOW_MS, None, b"v" * 96, headers=[("h", b"x")])))
+    assert not shapes._shapes
+
+
+def test_long_batches_with_headers_are_no_shape() -> None:
+    learned(build_batch([RecordToWrite(NOW_MS, None, b"v" * 90, [("h", b"x")])] * 100))
+    assert not shapes._shapes
+
+
+def test_a_long_batch_of_the_same_size_and_other_records_is_left_to_the_walk() -> None:
+    learned(build_batch([RecordToWrite(NOW_MS, None, b"v" * 100)] * 100))
+    longer, shorter = (RecordToWrite(NOW_MS, None, b"v" * size) for size in (101, 99))
+    batch = with_one_odd(100, 50, longer, shorter)
+    assert judged(batch, RULES) == (read_header(batch), batch)
+
+
+def test_more_records_than_are_worth_it_are_not_counted() -> None:
+    learned(build_batch([RecordToWrite(NOW_MS, None, b"v")] * (shapes.RECORDS_MAX + 1)), 1)
     assert not shapes._shapes
     assert not shapes._counted

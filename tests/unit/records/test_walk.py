@@ -116,9 +116,9 @@ def test_offset_deltas_of_up_to_three_bytes(gaits: list[str], make: object, coun
 
 @pytest.mark.parametrize("index", [0, 60, 64, 4000, 8191, 8192, 70_000, 1_048_575, 1_048_576])
 def test_offsets_by_byte_and_as_numbers_agree_with_their_varints(index: int) -> None:
-    end = min(walk_module._block_end(index, index + 5), index + 5)
+    end = min(walk_module.block_end(index, index + 5), index + 5)
     expected = [zig_zag(delta) for delta in range(index, end)]
-    columns = walk_module._offset_columns(index, end - index)
+    columns = walk_module.offset_columns(index, end - index)
     assert [bytes(delta) for delta in zip(*columns, strict=True)] == expected
     numbers = walk_module._offsets(index, end)
     as_bytes = [
