@@ -15,7 +15,7 @@ from ottla.coordinator import transaction_end, transaction_init, transaction_sha
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Outcome
 from ottla.coordinator.transaction_asks import Step
-from ottla.coordinator.transaction_records import NO_ID, ONGOING, transaction_record
+from ottla.coordinator.transaction_records import NO_ID, NOT_TAKEN, ONGOING, transaction_record
 from ottla.coordinator.transaction_shard import TransactionShard
 from ottla.handlers import api_00_produce, api_28_txn_offset_commit
 from ottla.log.admissions import Admissions
@@ -143,8 +143,8 @@ def _a_late_request_aborts_what_is_prepared() -> Patch:
     real = transaction_init.init_step
 
     def init_step(held: Any, asked: Any, *rest: Any) -> Step:
-        if held is not None and not asked.enable_2pc:
-            held = held._replace(timeout_ms=asked.timeout_ms)
+        if held is not None:
+            held = held._replace(timeout_before_ms=NOT_TAKEN)
         return real(held, asked, *rest)
 
     return transaction_shard, "init_step", init_step

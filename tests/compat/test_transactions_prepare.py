@@ -93,7 +93,7 @@ def test_what_nobody_decides_is_aborted_by_a_person(broker: Broker, topic: str) 
         Admin(bootstrap_servers=broker.bootstrap) as admin,
     ):
         assert driver.prepare() == 0
-        admin.abort_transaction(driver.name)
+        assert admin.abort_transaction(driver.name) is True
         assert driver.end(True, 5) == 90
 
         def is_aborted() -> bool:
@@ -111,6 +111,24 @@ def test_two_phase_commit_is_refused_where_it_is_not_allowed(broker: Broker) -> 
         assert wire.init(6, enable2_pc=True) == 53
         assert wire.init(6, enable2_pc=True, keep_prepared_txn=True) == 53
         assert wire.init(6) == 0
+
+
+def test_what_was_kept_is_aborted_by_a_producer_that_keeps_nothing() -> None:
+    """As KIP-939 says: by a stock client without two-phase commit, or by fenceProducers."""
+    with Broker({"transaction.two.phase.commit.enable": True}) as broker:
+        topic = confluent.create_topic(broker.bootstrap)
+        with TransactionWire(broker.bootstrap).ready() as crashed:
+            assert crashed.init(6, timeout_ms=-1, enable2_pc=True) == 0
+            assert crashed.write(topic, 0, b"abandoned", version=12) == 0
+            assert crashed.init(6, enable2_pc=True, keep_prepared_txn=True) == 0
+            owner = crashed.owner()
+        with TransactionWire(broker.bootstrap, owner["transactional_id"]) as stock:
+            stock.ready_again()
+            assert stock.init_again() == 0
+            assert stock.end(True, 5, take=False, **owner) == 90
+            assert stock.write(topic, 0, b"next", version=12) == 0
+            assert stock.end(True, 5) == 0
+        assert committed(broker, topic) == [b"next"]
 
 
 def test_a_producer_of_kip_939_finishes_after_a_crash() -> None:

@@ -33,6 +33,7 @@ from ottla.coordinator.transaction_records import (
     NO_ID,
     NO_PARTITIONS,
     NO_TIMEOUT,
+    NOT_TAKEN,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -124,7 +125,8 @@ def _bumped(ending: Transaction, fresh_id: int | None) -> Transaction | None:
             return None
         next_id = fresh_id
     return ending._replace(
-        producer_epoch=ending.producer_epoch + 1,
+        # A fence may have taken the last epoch there is; the next one is of another id anyway.
+        producer_epoch=min(ending.producer_epoch + 1, EPOCH_MAX),
         last_epoch=ending.producer_epoch,
         next_producer_id=next_id,
     )
@@ -190,9 +192,11 @@ def completed(decided: Transaction, config: TransactionConfig, now_ms: int) -> T
         partitions=NO_PARTITIONS,
         updated_ms=now_ms,
     )
-    if decided.timeout_ms == NO_TIMEOUT and not config.two_phase_commit:
+    if decided.timeout_before_ms != NOT_TAKEN:
         # Preparing took the time-out of one transaction, not of all that follow.
-        done = done._replace(timeout_ms=config.timeout_ms_max)
+        done = done._replace(timeout_ms=decided.timeout_before_ms, timeout_before_ms=NOT_TAKEN)
+    elif decided.timeout_ms == NO_TIMEOUT and not config.two_phase_commit:
+        done = done._replace(timeout_ms=config.timeout_ms_max)  # it was allowed before
     if decided.next_producer_id == NO_ID:
         return done
     if decided.next_producer_epoch == NO_EPOCH:

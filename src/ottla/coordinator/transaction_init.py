@@ -7,7 +7,8 @@ commit or abort, and nothing else. With `enable_2pc` it has no time-out from the
 
 Two-phase commit has to be allowed, since it lets a client hold back readers for ever. One thing
 anybody may do: prepare the transaction that is its own, naming its producer id and epoch. So a
-transaction that dies before it is prepared still runs out of time.
+transaction that dies before it is prepared still runs out of time. What was prepared so is decided
+by whoever was told of it; any other that is kept is aborted by the next who does not keep it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def init_step(
         return _next_epoch(held, asked, config, fresh_id, now_ms)
     if asked.keep_prepared:
         return _keep(held, asked, fresh_id, now_ms)
-    if held.is_prepared() and held.timeout_ms == NO_TIMEOUT and not asked.enable_2pc:
+    if held.is_prepared_by_its_own() and not asked.enable_2pc:
         # It is for whoever prepared it to decide. What knows nothing of that, a request of its own
         # writer that comes late for one, must not.
         return refusal(CONCURRENT_TRANSACTIONS)
@@ -154,15 +155,19 @@ def _keep(held: Transaction, asked: InitAsked, fresh_id: int | None, now_ms: int
     if asked.producer_id != NO_ID and not is_told_again:
         if held.is_prepared() or named != held.client():
             return refusal(PRODUCER_FENCED)
-    timeout_ms = NO_TIMEOUT if asked.enable_2pc else held.timeout_ms
+    kept, timeout_ms = held, held.timeout_ms
+    if asked.enable_2pc and timeout_ms != NO_TIMEOUT:
+        timeout_ms = NO_TIMEOUT
+        if asked.producer_id != NO_ID:
+            kept = kept._replace(timeout_before_ms=held.timeout_ms)
     if is_told_again:
-        kept = held._replace(timeout_ms=timeout_ms)
+        kept = kept._replace(timeout_ms=timeout_ms)
     else:
-        kept, (client_id, client_epoch) = held, held.client()
+        client_id, client_epoch = held.client()
         if client_epoch >= EPOCH_LAST:
             if fresh_id is None:
                 return NEEDS_ID
-            kept = held._replace(previous_producer_id=client_id)
+            kept = kept._replace(previous_producer_id=client_id)
             client_id, client_epoch = fresh_id, -1
         kept = kept._replace(
             next_producer_id=client_id,
@@ -205,6 +210,7 @@ def fence_step(held: Transaction, code: int, now_ms: int, own_epoch: int = NO_EP
         )
     else:
         fenced = fenced._replace(
-            producer_epoch=held.producer_epoch + 1, next_producer_epoch=epoch_above
+            producer_epoch=min(held.producer_epoch + 1, EPOCH_MAX),
+            next_producer_epoch=epoch_above,
         )
     return Step(answer_of(code), fenced)

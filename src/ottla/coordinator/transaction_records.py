@@ -35,6 +35,8 @@ NO_EPOCH = -1
 NO_TIMESTAMP = -1
 NO_TIMEOUT = 2**31 - 1
 """The time-out of transactions that are never aborted for their age (KIP-939)."""
+NOT_TAKEN = -1
+"""Of a transaction that still has the time-out it began with."""
 
 KEY_VERSION = 0
 _VALUE_VERSION = 1
@@ -53,6 +55,7 @@ _TAG_CLIENT_VERSION = 2
 _TAG_NEXT_EPOCH = 3
 # Of our own, far above those that Kafka may come to use. Its readers skip tags they do not know.
 _TAG_FORGETS = 10_000
+_TAG_TIMEOUT_BEFORE = 10_001
 
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
@@ -65,7 +68,8 @@ class Transaction(NamedTuple):
     `next_producer_id` is set between the decision and its completion when the epochs of
     `producer_id` are used up. Together with `next_producer_epoch` it is what the client goes by
     while its transaction, which keeps its own id and epoch, is prepared (KIP-939). `forgets`: the
-    id is to be forgotten when its markers are there.
+    id is to be forgotten when its markers are there. `timeout_before_ms` is the time-out that its
+    own producer's prepare took away, until the transaction is complete; nothing else sets it.
     """
 
     producer_id: int
@@ -81,10 +85,15 @@ class Transaction(NamedTuple):
     last_epoch: int = NO_EPOCH
     next_producer_epoch: int = NO_EPOCH
     forgets: bool = False
+    timeout_before_ms: int = NOT_TAKEN
 
     def is_prepared(self) -> bool:
         """Open, but nothing can be added to it: it waits to be committed or aborted."""
         return self.state == ONGOING and self.next_producer_epoch != NO_EPOCH
+
+    def is_prepared_by_its_own(self) -> bool:
+        """By the producer that wrote it, for whoever that one tells of it."""
+        return self.is_prepared() and self.timeout_before_ms != NOT_TAKEN
 
     def client(self) -> tuple[int, int]:
         """The producer id and epoch that its client has."""
@@ -165,6 +174,9 @@ def _tags(transaction: Transaction) -> bytes:
         tags.append(b"\x03\x02" + _INT16.pack(transaction.next_producer_epoch))
     if transaction.forgets:
         tags.append(_unsigned(_TAG_FORGETS) + b"\x02" + _INT16.pack(1))
+    if transaction.timeout_before_ms != NOT_TAKEN:
+        before = _INT64.pack(transaction.timeout_before_ms)
+        tags.append(_unsigned(_TAG_TIMEOUT_BEFORE) + b"\x08" + before)
     return bytes((len(tags),)) + b"".join(tags)
 
 
@@ -206,6 +218,7 @@ def read_value(value: bytes) -> Transaction:
         client_version=tags.get(_TAG_CLIENT_VERSION, 0),
         next_producer_epoch=tags.get(_TAG_NEXT_EPOCH, NO_EPOCH),
         forgets=bool(tags.get(_TAG_FORGETS, 0)),
+        timeout_before_ms=tags.get(_TAG_TIMEOUT_BEFORE, NOT_TAKEN),
     )
 
 

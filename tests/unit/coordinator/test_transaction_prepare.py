@@ -221,13 +221,29 @@ def test_with_nothing_open_there_is_nothing_to_prepare(world: TransactionWorld) 
     assert code(end(world, (1000, 1))) == 48
 
 
-def test_the_next_transaction_has_a_time_out_again(world: TransactionWorld) -> None:
+@pytest.mark.parametrize("is_allowed", [False, True])
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_next_transaction_has_its_time_out_again(is_allowed: bool, committed: bool) -> None:
+    world = TransactionWorld(TransactionConfig(two_phase_commit=is_allowed))
     client = client_of(prepare(world, open_transaction(world)))
-    following = client_of(end(world, client))
-    assert world.held("x").timeout_ms == 900_000
+    assert world.held("x").timeout_ms == NO_TIMEOUT
+    world.reload()
+    following = client_of(end(world, client, committed))
+    assert world.held("x").timeout_ms == 60_000
     assert add(world, following) == 0
+    world.reload()
     wait_a_month(world)
     assert world.state("x") == "CompleteAbort"
+
+
+def test_two_phase_commit_that_is_allowed_no_more_leaves_a_time_out(
+    allowed: TransactionWorld,
+) -> None:
+    writer = open_transaction(allowed, enable_2pc=True)
+    allowed.config = TransactionConfig()
+    allowed.reload()
+    assert code(end(allowed, writer)) == 0
+    assert allowed.held("x").timeout_ms == 900_000
 
 
 def test_a_producer_that_knows_nothing_of_it_has_to_wait(world: TransactionWorld) -> None:
@@ -285,6 +301,33 @@ def test_started_again_without_keeping_it_is_aborted(allowed: TransactionWorld) 
             assert code(recover(allowed)) == 0
         assert code(init(allowed, enable_2pc=True)) == 51
         assert allowed.state("x") == "CompleteAbort"
+
+
+@pytest.mark.parametrize("is_prepared_too", [False, True])
+def test_kept_and_left_alone_any_producer_aborts_it(
+    allowed: TransactionWorld, is_prepared_too: bool
+) -> None:
+    """As a stock client does that is started again without two-phase commit, or fenceProducers."""
+    open_transaction(allowed, enable_2pc=True)
+    client = client_of(recover(allowed))
+    if is_prepared_too:  # what has no time-out has none to lose: nothing tells it from the others
+        assert client_of(prepare(allowed, client)) == client
+    allowed.reload()
+    assert code(init(allowed)) == 51
+    assert allowed.state("x") == "CompleteAbort"
+    assert code(end(allowed, client)) == 90
+    assert client_of(init(allowed)) == (1000, 3)
+    assert allowed.held("x").timeout_ms == 60_000
+
+
+def test_kept_with_a_time_out_it_can_be_prepared_by_who_goes_on(world: TransactionWorld) -> None:
+    open_transaction(world)
+    client = client_of(recover(world, enable_2pc=False))
+    assert client_of(prepare(world, client)) == client
+    wait_a_month(world)
+    assert code(init(world)) == 51
+    assert client_of(end(world, client)) == (1000, 2)
+    assert world.held("x").timeout_ms == 60_000
 
 
 def test_kept_without_two_phase_commit_it_still_runs_out_of_time(world: TransactionWorld) -> None:
@@ -354,6 +397,24 @@ def test_started_again_until_the_epochs_are_used_up(allowed: TransactionWorld) -
     allowed.reload()
     assert client_of(end(allowed, (1002, 32_766))) == (1003, 0)
     assert code(end(allowed, (1002, 32_766), False)) == 48
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_no_epoch_is_above_the_highest(world: TransactionWorld, is_named: bool) -> None:
+    """Nobody is told 32767, but anybody may say it."""
+    at_last_epoch(world)
+    wait_a_month(world)
+    assert world.held("x").producer_epoch == 32_767
+    if is_named:
+        assert add(world, (1000, 32_767)) == 0
+        assert client_of(prepare(world, (1000, 32_767))) == (1001, 0)
+        world.shard.transactions["x"] = world.held("x")._replace(timeout_ms=60_000)
+        wait_a_month(world)
+        assert world.held("x").client() == (1001, 1)
+    else:
+        assert client_of(end(world, (1000, 32_767), False)) == (1001, 0)
+    world.reload()
+    assert world.state("x") == "CompleteAbort"
 
 
 # -- ids that are used once -------------------------------------------------------------------

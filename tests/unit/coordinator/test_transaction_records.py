@@ -74,6 +74,13 @@ def test_an_id_without_a_transaction_has_no_partitions_at_all() -> None:
     assert read_value(value) == empty
 
 
+def test_the_time_out_that_a_prepare_took_is_a_tag_that_kafka_skips() -> None:
+    prepared = OPEN._replace(next_producer_id=8, next_producer_epoch=4, timeout_before_ms=60_000)
+    value = transaction_value(prepared)
+    assert read_value(value) == prepared
+    assert value.endswith(bytes.fromhex("91 4e 08 000000000000ea60"))
+
+
 def test_what_no_record_holds_is_not_read_back() -> None:
     assert read_value(transaction_value(OPEN._replace(last_epoch=2))).last_epoch == -1
 
@@ -85,6 +92,7 @@ def test_all_tags() -> None:
         next_producer_id=9,
         next_producer_epoch=4,
         forgets=True,
+        timeout_before_ms=60_000,
     )
     assert read_value(transaction_value(ending)) == ending
 
@@ -132,6 +140,7 @@ TIMES = st.integers(-1, 2**62)
         last_epoch=st.just(-1),
         next_producer_epoch=st.integers(-1, 32767),
         forgets=st.booleans(),
+        timeout_before_ms=st.integers(-1, 2**31 - 1),
     )
 )
 def test_round_trip(transaction: Transaction) -> None:
