@@ -157,7 +157,8 @@ def test_an_open_transaction_is_aborted_by_its_id(cluster: str, admin: Admin, to
     with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
         producer.begin_transaction()
         producer.send(topic, b"v").result(PATIENCE_S)
-        admin.abort_transaction(topic)
+        assert admin.abort_transaction(topic) is True
+        assert admin.abort_transaction(topic) is False  # there is nothing left to abort
         with pytest.raises(FencedError):
             producer.commit_transaction()
         producer.close(0)

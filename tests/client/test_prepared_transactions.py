@@ -10,7 +10,7 @@ import pytest
 from ottla.client import Admin, Producer
 from ottla.client.errors import BrokerError, ClientError, TransactionStateError
 from tests.client.reading import values
-from tests.compat.nodes import Node
+from tests.compat.nodes import Node, wait_until
 
 PATIENCE_S = 60
 
@@ -37,6 +37,32 @@ def test_another_client_decides(ottla_node: Node, topic: str, commit: bool, forg
         with pytest.raises(BrokerError):
             admin.complete_transaction(*prepared, commit=not commit)
     assert values(bootstrap, topic, committed=True) == ([b"prepared"] if commit else [])
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_of_an_id_that_is_forgotten_nothing_is_left(
+    ottla_node: Node, topic: str, commit: bool
+) -> None:
+    bootstrap = ottla_node.bootstrap
+    with (
+        Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer,
+        Admin(bootstrap_servers=bootstrap) as admin,
+    ):
+        producer.begin_transaction()
+        producer.send(topic, b"once")
+        prepared = producer.prepare_transaction()
+        producer.close(0)
+        assert len(admin.describe_producers([(topic, 0)])[topic, 0]) == 1
+        admin.complete_transaction(*prepared, commit=commit, forget=True)
+
+        def is_forgotten() -> bool:
+            return topic not in {one.transactional_id for one in admin.list_transactions()}
+
+        wait_until(is_forgotten, PATIENCE_S, "its markers are written")
+        assert admin.describe_producers([(topic, 0)])[topic, 0] == []
+        with pytest.raises(BrokerError, match="INVALID_PRODUCER_ID_MAPPING"):
+            admin.complete_transaction(*prepared, commit=commit, forget=True)
+    assert values(bootstrap, topic, committed=True) == ([b"once"] if commit else [])
 
 
 def test_the_producer_itself_decides_and_goes_on(ottla_node: Node, topic: str) -> None:

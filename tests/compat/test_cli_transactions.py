@@ -157,7 +157,7 @@ def test_transactions_are_listed_and_described(ottla: Ottla, story: Story) -> No
     rows = {one["transactional_id"]: one for one in ottla("txn", "list", "-o", "json").document()}
     assert rows[story.first]["state"] == "Ongoing"
     assert rows[story.second]["state"] == "CompleteCommit"
-    ongoing = ottla("txn", "list", "--state", "Ongoing", "-o", "json").document()
+    ongoing = ottla("txn", "list", "--state", "ongoing", "-o", "json").document()
     names = {one["transactional_id"] for one in ongoing}
     assert story.first in names
     assert story.second not in names

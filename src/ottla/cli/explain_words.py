@@ -46,12 +46,14 @@ def _verdict_on_record(document: Document, is_unstable: bool) -> str:
         return "a record, aborted: missing for read_committed readers"
     if outcome == "open":
         return "a record of an open transaction: read_committed readers wait for its end"
+    # Committed; or ended, if its marker is too far away to say how.
+    what = "a record" if outcome is None else f"a record, {outcome}"
     if is_unstable:
         return (
-            f"a record{'' if outcome is None else ', committed'}, above the last stable offset:"
+            f"{what}, above the last stable offset:"
             " read_committed readers wait for an earlier transaction"
         )
-    return "a record" if outcome is None else "a record, committed"
+    return what
 
 
 def _facts(document: Document) -> list[tuple[str, str]]:

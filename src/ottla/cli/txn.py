@@ -9,6 +9,7 @@ import typer
 
 from ottla.cli import txn_hanging, txn_view
 from ottla.cli.admin_door import open_admin
+from ottla.cli.failure import Failure
 from ottla.cli.group_reset import parse_duration
 from ottla.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -64,10 +65,9 @@ def list_transactions(
       ottla txn list --producer-id 4000 --output json
     """
     longer_than_ms = -1 if longer_than is None else _duration(longer_than, "--longer-than")
+    states = [_state(text) for text in state or ()]
     with open_admin(bootstrap, command_config) as admin:
-        found = admin.list_transactions(
-            state or (), producer_id or (), longer_than_ms=longer_than_ms
-        )
+        found = admin.list_transactions(states, producer_id or (), longer_than_ms=longer_than_ms)
     if output is OutputFormat.json:
         print_json(
             [
@@ -163,12 +163,16 @@ def abort(
 
 def _abort_id(admin: Admin, name: str, yes: bool) -> dict[str, object]:
     before = txn_view.existing(admin, name)
-    is_open = before.state in txn_view.OPEN_STATES
-    if is_open:
+    is_aborted = False
+    if before.state == "PrepareCommit":
+        raise Failure(f"the transaction of {name} is already decided: commit")
+    if before.state in txn_view.OPEN_STATES:
         many = plural(len(before.partitions), "partition")
         confirm(f"Abort the transaction of {name} in {many} and fence its producer?", yes)
-        admin.abort_transaction(name)
-    return {"what": name, "aborted": is_open, "state_before": before.state}
+        is_aborted = admin.abort_transaction(name)
+        if not is_aborted:
+            raise Failure(f"the transaction of {name} was ended meanwhile by its producer")
+    return {"what": name, "aborted": is_aborted, "state_before": before.state}
 
 
 def _abort_at(
@@ -231,6 +235,15 @@ def find_hanging(
         )
     else:
         note(f"nothing hangs in {plural(len(places), 'partition')}")
+
+
+def _state(text: str) -> str:
+    """As coordinators spell it: they find nothing under another spelling, and do not mind."""
+    for name in txn_view.STATES:
+        if name.lower() == text.lower():
+            return name
+    known = ", ".join(txn_view.STATES)
+    raise typer.BadParameter(f"{text} is none of {known}", param_hint="--state")
 
 
 def _duration(text: str, option: str) -> int:

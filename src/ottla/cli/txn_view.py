@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # KIP-939: the time-out of a transaction that waits for an outside coordinator.
 NO_TIMEOUT_MS = 2**31 - 1
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+STATES = ("Empty", *OPEN_STATES, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 
 
 def describe(admin: Admin, names: Sequence[str], now_ms: int) -> list[dict[str, Any]]:

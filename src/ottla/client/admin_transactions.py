@@ -23,6 +23,7 @@ from ottla.protocol import error_codes as codes
 from ottla.protocol.api_keys import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
+    END_TXN,
     INIT_PRODUCER_ID,
     LIST_TRANSACTIONS,
     WRITE_TXN_MARKERS,
@@ -102,53 +103,118 @@ class AdminTransactions(AdminBase):
     ) -> None:
         """Decides a transaction that its producer prepared; the same again changes nothing.
 
-        `forget`: the id will not be used again, so the cluster need not remember it.
+        `forget`: the id will not be used again, so the cluster need not remember it, nor its
+        producer. Whoever says so again is refused: nobody knows the id any more.
         """
-        prepared = PreparedTransaction(transactional_id, producer_id, epoch)
-        deadline_ms = self._deadline_ms()
-        answer = await end_transaction(self._calls, prepared, deadline_ms, commit=commit)
         what = f"{'commit' if commit else 'abort'} of {transactional_id}"
-        raise_for(answer.error_code, what)
-        if forget:
-            # Only what is decided: else an answer that is lost could not be told from a refusal.
-            answer = await end_transaction(
-                self._calls, prepared, deadline_ms, commit=commit, forget=True
-            )
-            if answer.error_code != codes.INVALID_PRODUCER_ID_MAPPING:
-                raise_for(answer.error_code, f"forgetting {transactional_id}")
+        may_have_happened = 0
 
-    async def abort_transaction(self, transactional_id: str) -> None:
-        """Aborts what is open under this id, prepared or not, and fences its producers.
+        def fields() -> Fields:
+            nonlocal may_have_happened
+            may_have_happened += 1
+            return {
+                "transactional_id": transactional_id,
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "committed": commit,
+                "forget_transactional_id": forget,
+            }
 
-        One that nobody knows is refused, with TRANSACTIONAL_ID_NOT_FOUND.
-        """
-        before = await self._describe_one(transactional_id)
-        is_two_phase = before.timeout_ms == NO_TIMEOUT_MS
-        what = f"abort of {transactional_id}"
-        deadline_ms = self._deadline_ms()
+        def code_of(answer: Any) -> int:
+            nonlocal may_have_happened
+            if answer.error_code == codes.COORDINATOR_LOAD_IN_PROGRESS:
+                may_have_happened -= 1
+            return int(answer.error_code)
+
         answer = await self._calls.ask(
             TRANSACTION,
             transactional_id,
-            INIT_PRODUCER_ID,
-            lambda: {
+            END_TXN,
+            fields,
+            self._deadline_ms(),
+            what=what,
+            code_of=code_of,
+        )
+        is_forgotten = answer.error_code == codes.INVALID_PRODUCER_ID_MAPPING and forget
+        if is_forgotten and may_have_happened > 1:
+            return  # by what we asked before: its answer was lost, or came too soon
+        raise_for(answer.error_code, what)
+
+    async def abort_transaction(self, transactional_id: str) -> bool:
+        """Aborts what is open under this id, prepared or not, and fences its producers.
+
+        Whether something was aborted: nothing may be open, or it was decided that it be committed.
+        One that nobody knows is refused, with TRANSACTIONAL_ID_NOT_FOUND.
+        """
+        before = await self._describe_one(transactional_id)
+        deadline_ms = self._deadline_ms()
+        if before.timeout_ms == NO_TIMEOUT_MS:
+            return await self._abort_kept(transactional_id, before.state, deadline_ms)
+        answer, attempts = await self._take_over(transactional_id, deadline_ms, waits=False)
+        if answer.error_code != codes.CONCURRENT_TRANSACTIONS:
+            raise_for(answer.error_code, f"abort of {transactional_id}")
+            # What was open is over: not by us, unless we asked before and heard nothing.
+            is_ours = before.state == "Ongoing" and attempts > 1
+            return is_ours or before.state == "PrepareAbort"
+        # It was aborted by this very request, or decided before: that is seen until the next.
+        decided = await self._describe_one(transactional_id)
+        answer, _ = await self._take_over(transactional_id, deadline_ms)
+        raise_for(answer.error_code, f"abort of {transactional_id}")
+        return decided.state not in ("PrepareCommit", "CompleteCommit")
+
+    async def _abort_kept(self, transactional_id: str, state: str, deadline_ms: float) -> bool:
+        """What waits for a decision is not aborted in passing: it is taken over and decided."""
+        answer, _ = await self._take_over(transactional_id, deadline_ms, keeps=True)
+        raise_for(answer.error_code, f"abort of {transactional_id}")
+        if answer.ongoing_txn_producer_id < 0:
+            return state == "PrepareAbort"
+        taken = PreparedTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
+        answer = await end_transaction(self._calls, taken, deadline_ms, commit=False)
+        raise_for(answer.error_code, f"abort of {transactional_id}")
+        return True
+
+    async def _take_over(
+        self,
+        transactional_id: str,
+        deadline_ms: float,
+        *,
+        keeps: bool = False,
+        waits: bool = True,
+    ) -> tuple[Any, int]:
+        """InitProducerId, until nothing is under way; without `waits`, also while something is.
+
+        The answer, and how often it was asked for.
+        """
+        attempts = 0
+
+        def fields() -> Fields:
+            nonlocal attempts
+            attempts += 1
+            return {
                 "transactional_id": transactional_id,
                 # Nobody writes under the epoch that this gives.
                 "transaction_timeout_ms": 1,
                 "producer_id": -1,
                 "producer_epoch": -1,
                 "enable2_pc": False,
-                "keep_prepared_txn": is_two_phase,
-            },
+                "keep_prepared_txn": keeps,
+            }
+
+        def code_of(answer: Any) -> int:
+            is_answer = answer.error_code == codes.CONCURRENT_TRANSACTIONS and not waits
+            return codes.NONE if is_answer else int(answer.error_code)
+
+        answer = await self._calls.ask(
+            TRANSACTION,
+            transactional_id,
+            INIT_PRODUCER_ID,
+            fields,
             deadline_ms,
-            what=what,
-            version_min=TWO_PHASE_VERSION if is_two_phase else None,
+            what=f"abort of {transactional_id}",
+            code_of=code_of,
+            version_min=TWO_PHASE_VERSION if keeps else None,
         )
-        raise_for(answer.error_code, what)
-        if is_two_phase and answer.ongoing_txn_producer_id >= 0:
-            # What waits for a decision is not aborted in passing. It was taken over: decide it.
-            taken = PreparedTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
-            answer = await end_transaction(self._calls, taken, deadline_ms, commit=False)
-            raise_for(answer.error_code, what)
+        return answer, attempts
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]

@@ -212,6 +212,7 @@ def test_a_marker_that_is_too_far_away_to_look_for(monkeypatch: pytest.MonkeyPat
     log = PlayedLog(written(0, 9, b"a"), written(1, 8, b"b"), batch(2, b"c"), marker(3, 8, COMMIT))
     log.stable, log.open = 0, {9: 0}
     assert explained(log, 1)["transaction"]["outcome"] == "ended"
+    assert "a record, ended, above the last stable offset" in verdict(log, 1)
     assert explained(log, 0)["transaction"]["outcome"] == "open"
 
 

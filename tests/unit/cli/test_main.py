@@ -108,6 +108,7 @@ def test_no_command_is_forgotten_here() -> None:
         ("produce t --header =x", "has no name"),
         ("produce t --compression fast", "fast"),
         ("txn list --longer-than soon", "'soon' is no duration"),
+        ("txn list --state open", "open is none of Empty, Ongoing, PrepareCommit"),
         ("txn describe", "Missing argument"),
         ("txn abort", "give an ID, or --topic, --partition and --start-offset"),
         ("txn abort x --topic t", "give an ID, or --topic, --partition and --start-offset"),
