@@ -208,6 +208,11 @@ class TransactionShard:
         self._marking.add(task.transactional_id)
         self._begin_markers(task)
 
+    def give_up(self, task: MarkerTask) -> Outcome[None]:
+        """Nobody works on this decision any more: it is for `resume_decided`."""
+        self._marking.discard(task.transactional_id)
+        return Outcome((), None)
+
     def complete(self, task: MarkerTask) -> Outcome[None]:
         """Every partition has its marker."""
         transactional_id = task.transactional_id

@@ -53,7 +53,11 @@ def handle(context: Context, request: Any) -> Answer:
     answer: Deferred[Fields] = Deferred()
 
     def done(outcome: Deferred[int]) -> None:
-        committed = _commit(context, request, outcome, admission)
+        try:
+            committed = _commit(context, request, outcome, admission)
+        except OttlaError as failure:
+            answer.fail(failure)
+            return
         if not isinstance(committed, Deferred):
             answer.resolve(committed)
             return

@@ -26,6 +26,7 @@ from ottla.protocol.error_codes import (
     NOT_ENOUGH_REPLICAS,
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
+    UNKNOWN_SERVER_ERROR,
 )
 from ottla.records.batch_header import BASE_SEQUENCE, PRODUCER_EPOCH, PRODUCER_ID, Header
 from ottla.replication.partition import Partition
@@ -94,7 +95,9 @@ def is_answer_good(
 def admit(
     context: Context, transactional_id: str, header: Header, places: list[TopicPartition]
 ) -> Deferred[Codes]:
-    """An error code for each place; 0: the batch may be appended."""
+    """An error code for each place; 0: the batch may be appended. Never fails: a batch is answered,
+    whatever became of the question.
+    """
     answer: Deferred[Codes] = Deferred()
     owner = (transactional_id, header[PRODUCER_ID], header[PRODUCER_EPOCH])
     if context.api_version >= FIRST_VERSION_THAT_ADDS:
@@ -110,8 +113,8 @@ def admit(
 def _verdicts(context: Context, done: Deferred[Codes], places: list[TopicPartition]) -> Codes:
     try:
         codes = done.result()
-    except ProtocolError as refused:
-        return dict.fromkeys(places, PASSING.get(refused.code, refused.code))
+    except OttlaError as failure:
+        return dict.fromkeys(places, _code_of(failure))
     return {place: _verdict(context, codes[place]) for place in places}
 
 
@@ -119,6 +122,12 @@ def _verdict(context: Context, code: int) -> int:
     if code == TRANSACTION_ABORTABLE and context.api_version < FIRST_VERSION_WITH_ABORTABLE:
         return INVALID_TXN_STATE
     return PASSING.get(code, code)
+
+
+def _code_of(failure: OttlaError) -> int:
+    if not isinstance(failure, ProtocolError):
+        return UNKNOWN_SERVER_ERROR  # a mistake of ours, which has been logged where it was made
+    return PASSING.get(failure.code, failure.code)
 
 
 class _Adding:
@@ -151,8 +160,7 @@ class _Adding:
         except ProtocolError as refused:
             code = refused.code
         except OttlaError as failure:
-            self._answer.fail(failure)
-            return
+            code = _code_of(failure)
         if code == CONCURRENT_TRANSACTIONS and self._left_ms > 0:
             self._left_ms -= self._pause_ms
             self._context.services.timers.call_later(self._pause_ms, self.begin)

@@ -380,6 +380,7 @@ class _Marking:
         self._task = task
         self._left = set(task.partitions)
         self._is_repeated = task.is_repeated
+        self._is_given_up = False
         self._marker = Transactional(
             task.producer_id, task.producer_epoch, task.committed, host.leader_epoch
         )
@@ -400,19 +401,21 @@ class _Marking:
     def _answer_of(self, place: TopicPartition) -> Callable[[Deferred[int]], None]:
         def written(outcome: Deferred[int]) -> None:
             code = outcome.result()
+            if self._is_given_up:
+                return
             if code in NOTHING_LEFT:
                 self._left.discard(place)
                 if not self._left:
                     self._complete()
             elif code == TRANSACTION_COORDINATOR_FENCED:
-                log.warning("%s: another coordinator has taken over", self._task.transactional_id)
+                self._give_up(place)
             else:
                 self._services.timers.call_later(MARKER_RETRY_MS, lambda: self._again(place))
 
         return written
 
     def _again(self, place: TopicPartition) -> None:
-        if self._host.is_closed or place not in self._left:
+        if self._host.is_closed or self._is_given_up or place not in self._left:
             return
         topic, index = place
         # It is not known whether the one that failed is in the log all the same.
@@ -426,6 +429,15 @@ class _Marking:
 
     def _complete(self) -> None:
         self._host.run(lambda shard: shard.complete(self._task))
+
+    def _give_up(self, place: TopicPartition) -> None:
+        """A newer coordinator was there. If there is none, so that this one goes on, the next tick
+        of the time-outs begins again: what was decided is not left alone without a word.
+        """
+        name = self._task.transactional_id
+        log.warning("%s: another coordinator has taken over in %s-%d", name, *place)
+        self._is_given_up = True
+        self._host.run(lambda shard: shard.give_up(self._task))
 
 
 def transaction_config(config: BrokerConfig) -> TransactionConfig:

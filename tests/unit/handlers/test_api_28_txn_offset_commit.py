@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import InvariantError
 from ottla.coordinator.group_config import GroupConfig
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Caller, Outcome
@@ -201,3 +202,8 @@ def test_a_yes_to_a_transaction_that_ended_meanwhile_is_asked_again(setting: Set
     assert isinstance(again, Deferred)
     assert again.result()["topics"][0]["partitions"][0]["error_code"] == 0
     assert setting.groups.producers == [(1000, 0)]
+    failing = module.handle(context, request)
+    asked[3].fail(InvariantError("ours"))
+    assert isinstance(failing, Deferred)
+    with pytest.raises(InvariantError, match="ours"):
+        failing.result()  # its connection is told, and does not wait for ever

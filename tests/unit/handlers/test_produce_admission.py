@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import InvariantError, ProtocolError
 from ottla.coordinator.shard import Transactional
 from ottla.coordinator.shard_batch import build_batch, marker_record
 from ottla.handlers import api_00_produce
@@ -106,6 +107,19 @@ def code_of(answer: Any, version: int) -> int:
 @pytest.fixture
 def setting() -> Setting:
     return Setting()
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_a_question_that_fails_is_answered_too(setting: Setting, version: int) -> None:
+    """Also if it was our own mistake: else the connection would wait for ever."""
+    for failure, code in ((InvariantError("ours"), -1), (ProtocolError(16), 19)):
+        asked = setting.produce(version)
+        setting.coordinator.asked.pop(0).fail(failure)
+        assert code_of(asked, version) == code
+    assert setting.end_offset() == 0
+    again = setting.produce(version)
+    setting.coordinator.say(version)
+    assert code_of(again, version) == 0
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
