@@ -44,3 +44,7 @@ PEER_REQUESTS_MAX = 256
 
 # An answer of another broker: what a follower asks for in one fetch, and one batch as large as any.
 PEER_ANSWER_BYTES_MAX = 256 * 1024 * 1024
+
+# Idempotent producers that a partition remembers (0.5 to 1.2 KB each); past it who has been idle
+# for longest is forgotten, as after `producer.id.expiration.ms`. Kafka has no bound.
+PARTITION_PRODUCERS_MAX = 100_000

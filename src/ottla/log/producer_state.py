@@ -17,9 +17,12 @@ the others up in its batches before it refuses.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
+from operator import attrgetter
 
 from ottla.base.errors import ProtocolError
+from ottla.base.limits import PARTITION_PRODUCERS_MAX
 from ottla.log.admissions import Admissions
 from ottla.log.producer_snapshot import SnapshotEntry
 from ottla.protocol.error_codes import (
@@ -46,6 +49,11 @@ ANY_SEQUENCE = -1
 """Of a producer of whom only a marker is left, the next sequence can not be known."""
 EPOCH_MAX = 32767
 """No producer ever has this epoch: only the marker that ends its last transaction does."""
+EVICTED_PART = 10
+"""One in so many producers is forgotten when there are too many of them."""
+
+# Whoever wrote longest ago; after a restart all have been seen at once, and their records tell.
+_SILENCE = attrgetter("seen_ms", "timestamp")
 
 Batch = tuple[int, int, int, int]
 """Last sequence, last offset, offset delta and timestamp of a batch."""
@@ -151,6 +159,7 @@ class ProducerStates:
     """All producers of a partition; DescribeProducers reads `entries`."""
 
     __slots__ = (
+        "_evict_at",
         "_expiration_ms",
         "_unreplicated",
         "admissions",
@@ -163,8 +172,10 @@ class ProducerStates:
         self.entries: dict[int, ProducerEntry] = {}
         self.open_transactions: dict[int, int] = {}
         """First offset to producer id; offsets only grow, so the first key is the oldest."""
-        self._unreplicated: dict[int, int] = {}
-        """First offset to marker offset, of transactions whose marker is above the watermark."""
+        self._unreplicated: deque[tuple[int, int]] = deque()
+        """First offset and marker offset of transactions whose marker is above the watermark, both
+        growing: one that began later and ended earlier than another never holds readers back."""
+        self._evict_at = PARTITION_PRODUCERS_MAX
         self._expiration_ms = expiration_ms
         self.end_offset = end_offset
         self.admissions = Admissions()
@@ -248,7 +259,7 @@ class ProducerStates:
         epoch = header[PRODUCER_EPOCH]
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
+            entry = self._new_entry(producer_id, epoch)
         elif epoch != entry.epoch:
             entry.start_epoch(epoch)
         delta = header[LAST_OFFSET_DELTA]
@@ -264,6 +275,27 @@ class ProducerStates:
             entry.transaction_first_offset = base_offset
             self.open_transactions[base_offset] = producer_id
 
+    def _new_entry(self, producer_id: int, epoch: int) -> ProducerEntry:
+        if len(self.entries) >= self._evict_at:
+            self._evict()
+        entry = self.entries[producer_id] = ProducerEntry(producer_id, epoch)
+        return entry
+
+    def _evict(self) -> None:
+        """Makes room by forgetting who has been idle for longest. Many at once, since all have to
+        be looked at; those with a transaction open stay, however many they are.
+        """
+        spare = max(PARTITION_PRODUCERS_MAX // EVICTED_PART, 1)
+        idle = [
+            entry
+            for entry in self.entries.values()
+            if entry.transaction_first_offset == NO_TRANSACTION
+        ]
+        idle.sort(key=_SILENCE)
+        for entry in idle[: len(self.entries) - PARTITION_PRODUCERS_MAX + spare]:
+            del self.entries[entry.producer_id]
+        self._evict_at = max(PARTITION_PRODUCERS_MAX, len(self.entries) + spare)
+
     def update_marker(
         self, header: Header, offset: int, marker: Marker, now_ms: int
     ) -> CompletedTransaction | None:
@@ -274,7 +306,7 @@ class ProducerStates:
             return self._last_marker(producer_id, offset, marker)
         entry = self.entries.get(producer_id)
         if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id, header[PRODUCER_EPOCH])
+            entry = self._new_entry(producer_id, header[PRODUCER_EPOCH])
             entry.next_sequence = ANY_SEQUENCE
         else:
             entry.start_epoch(header[PRODUCER_EPOCH])
@@ -298,22 +330,22 @@ class ProducerStates:
             return None
         entry.transaction_first_offset = NO_TRANSACTION
         self.open_transactions.pop(first_offset, None)
-        self._unreplicated[first_offset] = offset
-        stable = min(self.open_transactions, default=offset + 1)
+        while self._unreplicated and self._unreplicated[-1][0] > first_offset:
+            self._unreplicated.pop()
+        self._unreplicated.append((first_offset, offset))
+        stable = next(iter(self.open_transactions), offset + 1)
         return CompletedTransaction(entry.producer_id, first_offset, offset, stable, marker.aborted)
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker is below the watermark hold nobody back any longer."""
-        if self._unreplicated:
-            self._unreplicated = {
-                first: last for first, last in self._unreplicated.items() if last >= high_watermark
-            }
+        while self._unreplicated and self._unreplicated[0][1] < high_watermark:
+            self._unreplicated.popleft()
 
     def first_unstable_offset(self) -> int | None:
         """The first offset of a transaction that is open, or decided above the watermark."""
-        first = min(self.open_transactions, default=None)
+        first = next(iter(self.open_transactions), None)
         if self._unreplicated:
-            decided = min(self._unreplicated)
+            decided = self._unreplicated[0][0]
             return decided if first is None else min(first, decided)
         return first
 
@@ -339,6 +371,7 @@ class ProducerStates:
         self.entries.clear()
         self.open_transactions.clear()
         self._unreplicated.clear()
+        self._evict_at = PARTITION_PRODUCERS_MAX
         self.admissions.clear()
         self.end_offset = end_offset
 
@@ -375,4 +408,6 @@ class ProducerStates:
                 entry.transaction_first_offset = fields.transaction_first_offset
                 transactions.append((fields.transaction_first_offset, fields.producer_id))
             self.entries[fields.producer_id] = entry
+        if len(self.entries) > PARTITION_PRODUCERS_MAX:
+            self._evict()
         self.open_transactions.update(sorted(transactions))

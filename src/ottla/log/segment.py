@@ -129,6 +129,14 @@ class Segment:
         self.used = True
         return file
 
+    def aborted_transactions(self) -> TxnIndex:
+        """Those whose marker is here. The cache sees to it that not all of them stay in memory."""
+        index = self.txn_index
+        if index.exists() and not index.is_in_memory():
+            self._cache.opened(self)
+        self.used = True
+        return index
+
     def open_log_only(self) -> File:
         """The log file alone, for recovery, which does not trust the indexes."""
         if self.file is None:
@@ -141,6 +149,7 @@ class Segment:
         self.file = None
         self.offset_index.close()
         self.time_index.close()
+        self.txn_index.give_up()
 
     def use_cache(self, cache: FileCache) -> None:
         """From now on another cache keeps count; nothing is open at this moment."""
@@ -148,7 +157,8 @@ class Segment:
         self._cache = cache
 
     def close(self) -> None:
-        if self.file is not None or self.offset_index.mapped.capacity:
+        is_open = self.file is not None or self.offset_index.mapped.capacity
+        if is_open or self.txn_index.is_in_memory():
             self._cache.forget(self)
         self.give_up_files()
 

@@ -5,14 +5,12 @@ Never empty but while a log is thrown away as a whole. Knows no producers, epoch
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from operator import attrgetter
+from bisect import bisect_right
 
 from ottla.base.errors import check
 from ottla.base.ports import Files
 from ottla.log.segment import LogSlice, Segment
 
-_MARKER_OFFSET = attrgetter("last_offset")
 _OFFSET_BYTES = 8
 
 Aborted = list[tuple[int, int]]
@@ -114,12 +112,11 @@ class SegmentList:
         """
         found: list[tuple[int, int]] = []
         for segment in self.from_offset(first):
-            entries = segment.txn_index.read()
-            if entries and read is not None:
+            index = segment.aborted_transactions()
+            if read is not None and len(index):
                 upper_bound = min(upper_bound, _offset_behind(read, upper_bound))
                 read = None
-            for slot in range(bisect_left(entries, first, key=_MARKER_OFFSET), len(entries)):
-                aborted = entries[slot]
+            for aborted in index.since(first):
                 if aborted.first_offset < upper_bound:
                     found.append((aborted.first_offset, aborted.producer_id))
                 if aborted.last_stable_offset >= upper_bound:

@@ -8,6 +8,7 @@ written without a sync; for what lies above the recovery point it is made anew a
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from ottla.base.ports import File, Files
 ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = 34
 VERSION = 0
+_MARKER_OFFSET = struct.Struct(">q")
+_MARKER_AT = 18
 
 
 class AbortedTransaction(NamedTuple):
@@ -26,29 +29,39 @@ class AbortedTransaction(NamedTuple):
 
 
 class TxnIndex:
-    """Opens its file for each write. What was read is kept: every read_committed fetch asks."""
+    """Opens its file for each write. What was read is kept, since every read_committed fetch asks:
+    as the bytes of the file, an entry as an object takes six times as much.
+    """
 
-    __slots__ = ("_entries", "_exists", "_files", "path")
+    __slots__ = ("_content", "_exists", "_files", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._exists: bool | None = None
-        self._entries: list[AbortedTransaction] | None = None
+        self._content: bytearray | None = None
+        """Whole entries of the version that is known, by the offset of their markers."""
         self.path = path
 
     def start_empty(self) -> None:
         self._exists = False
-        self._entries = None
+        self._content = None
 
     def appeared(self) -> None:
         """Somebody has written the file."""
         self._exists = True
-        self._entries = None
+        self._content = None
 
     def exists(self) -> bool:
         if self._exists is None:
             self._exists = self._files.exists(self.path)
         return self._exists
+
+    def is_in_memory(self) -> bool:
+        return self._content is not None
+
+    def give_up(self) -> None:
+        """Lets go of what is kept: it is in the file."""
+        self._content = None
 
     def append(self, aborted: AbortedTransaction) -> None:
         file: File = self._files.open(self.path, create=True)
@@ -56,39 +69,69 @@ class TxnIndex:
         whole = file.size() - file.size() % ENTRY_BYTES
         if whole != file.size():
             file.truncate(whole)
-        file.append([ENTRY.pack(VERSION, *aborted)])
+        entry = ENTRY.pack(VERSION, *aborted)
+        file.append([entry])
         file.close()
         if whole == 0:
-            self._entries = []
+            self._content = bytearray()
         self._exists = True
-        if self._entries is not None:
-            self._entries.append(aborted)
+        if self._content is not None:
+            self._content += entry
 
     def read(self) -> list[AbortedTransaction]:
-        """By the offset of their markers. Not the caller's to change."""
-        if not self.exists():
-            return []
-        if self._entries is None:
-            self._entries = list(parse(self._files.read(self.path)))
-        return self._entries
+        return list(self.since(0))
+
+    def since(self, offset: int) -> Iterator[AbortedTransaction]:
+        """Those whose marker is at `offset` or above, by the offset of their markers."""
+        content = self._loaded()
+        for slot in range(_slot_of(content, offset), len(content) // ENTRY_BYTES):
+            _, *fields = ENTRY.unpack_from(content, slot * ENTRY_BYTES)
+            yield AbortedTransaction(*fields)
+
+    def __len__(self) -> int:
+        return len(self._loaded()) // ENTRY_BYTES
 
     def truncate(self, offset: int) -> None:
         """Drops the transactions whose marker is at `offset` or above."""
-        entries = self.read()
-        keep = [entry for entry in entries if entry.last_offset < offset]
-        if len(keep) != len(entries):
+        content = self._loaded()
+        keep_bytes = _slot_of(content, offset) * ENTRY_BYTES
+        if keep_bytes != len(content):
             file = self._files.open(self.path)
-            file.truncate(len(keep) * ENTRY_BYTES)
+            file.truncate(keep_bytes)
             file.close()
-            self._entries = keep
+            del content[keep_bytes:]
+
+    def _loaded(self) -> bytearray:
+        if not self.exists():
+            return bytearray()
+        if self._content is None:
+            content = self._files.read(self.path)
+            self._content = bytearray(content[: _readable_bytes(content)])
+        return self._content
+
+
+def _slot_of(content: bytearray, offset: int) -> int:
+    """Of the first entry whose marker is at `offset` or above."""
+
+    def marker_offset(slot: int) -> int:
+        (found,) = _MARKER_OFFSET.unpack_from(content, slot * ENTRY_BYTES + _MARKER_AT)
+        return int(found)
+
+    return bisect_left(range(len(content) // ENTRY_BYTES), offset, key=marker_offset)
+
+
+def _readable_bytes(content: bytes) -> int:
+    """Up to an entry of another version, or one that is torn."""
+    whole = len(content) - len(content) % ENTRY_BYTES
+    for at in range(0, whole, ENTRY_BYTES):
+        if content[at] or content[at + 1]:  # the version, which is 0
+            return at
+    return whole
 
 
 def parse(content: bytes) -> Iterator[AbortedTransaction]:
     """The entries of a file; an entry of another version ends the list, as does a torn one."""
-    for at in range(0, len(content) - ENTRY_BYTES + 1, ENTRY_BYTES):
-        version, *fields = ENTRY.unpack_from(content, at)
-        if version != VERSION:
-            return
+    for _, *fields in ENTRY.iter_unpack(content[: _readable_bytes(content)]):
         yield AbortedTransaction(*fields)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.log.file_cache import FileCache
+from ottla.log.log_config import LogConfig
 from ottla.log.segment import LogSlice
 from tests.unit.log.world import World, batch
 
@@ -60,3 +62,21 @@ def test_a_transaction_that_began_long_before_is_told(world: World) -> None:
     begin = 2 * COUNT
     told = world.log.aborted_transactions(begin + 2, begin + 5, first_batches(world, begin + 2))
     assert told == [(88, begin)]
+
+
+def test_segments_that_are_given_up_keep_no_index_in_memory() -> None:
+    """Also those of which nothing but the index was read."""
+    world = World(config=LogConfig(segment_bytes=400))
+    world.open()
+    for number in range(COUNT):
+        world.append(batch(producer_id=number, transactional=True))
+        world.end_transaction(number, aborted=True)
+    segments = world.log.all_segments()
+    cache = FileCache(descriptors_max=6)
+    for segment in segments:
+        segment.use_cache(cache)
+    assert len(segments) > 4
+    for _ in range(2):
+        assert len(world.log.aborted_transactions(0, world.log.log_end_offset)) == COUNT
+        kept = [one for one in segments if one.txn_index.is_in_memory()]
+        assert len(kept) <= 2

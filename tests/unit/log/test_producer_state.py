@@ -4,9 +4,12 @@ Method: each rule of features 6.2 and 7 by a directed case; snapshots there and 
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from ottla.base.errors import ProtocolError
+from ottla.log import producer_state
 from ottla.log.producer_state import (
     SEQUENCE_MAX,
     Marker,
@@ -21,6 +24,7 @@ from ottla.protocol.error_codes import (
 )
 from ottla.records.batch_header import Header, read_header
 from tests.chaos.crash_world import abort_marker
+from tests.seeds import seed_for
 from tests.unit.log.world import batch
 
 DAY_MS = 86_400_000
@@ -255,3 +259,90 @@ def test_loading_replaces_everything() -> None:
     states.update_marker(MARKER, 101, Marker(True, 1), 5)
     states.load([], 50, 5)
     assert (states.entries, states.first_unstable_offset()) == ({}, None)
+
+
+def test_the_first_unstable_offset_is_the_smallest_of_all_whatever_the_order() -> None:
+    """It is kept up to date step by step; here it is found by looking at everything."""
+    dice = Random(seed_for("first unstable offset"))
+    states = ProducerStates(DAY_MS)
+    opened: dict[int, int] = {}
+    decided: dict[int, int] = {}
+    watermark = 0
+    for offset in range(3000):
+        producer_id = dice.randrange(20)
+        if producer_id in opened:
+            first = opened.pop(producer_id)
+            ended = states.update_marker(of(producer_id), offset, Marker(True, 0), 5)
+            assert ended is not None and ended.first_offset == first
+            assert ended.last_stable_offset == min(opened.values(), default=offset + 1)
+            decided[first] = offset
+        else:
+            opened[producer_id] = offset
+            states.update(of(producer_id), offset, 5)
+        if dice.random() < 0.3:
+            watermark = dice.randint(watermark, offset + 1)
+            states.on_high_watermark(watermark)
+            decided = {one: last for one, last in decided.items() if last >= watermark}
+        everything = [*opened.values(), *decided]
+        assert states.first_unstable_offset() == min(everything, default=None)
+        if dice.random() < 0.01:
+            saved = states.snapshot()
+            dice.shuffle(saved)
+            states.load(saved, offset + 1, 5)
+            decided.clear()
+
+
+def of(producer_id: int) -> Header:
+    return read_header(batch(producer_id=producer_id, epoch=0, sequence=0, transactional=True))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> ProducerStates:
+    """A partition that remembers twenty."""
+    monkeypatch.setattr(producer_state, "PARTITION_PRODUCERS_MAX", 20)
+    return ProducerStates(DAY_MS)
+
+
+def plain(producer_id: int) -> Header:
+    return read_header(batch(producer_id=producer_id, epoch=0, sequence=0))
+
+
+def test_of_too_many_producers_those_that_were_idle_for_longest_are_forgotten(
+    few: ProducerStates,
+) -> None:
+    for number in range(20):
+        few.update(plain(number), number, now_ms=number)
+    few.update(plain(0), 20, now_ms=100)  # it has written again
+    assert len(few.entries) == 20
+    few.update(plain(77), 21, now_ms=101)
+    assert few.entries.keys() == {0, *range(3, 20), 77}
+    for number in range(1000):
+        few.update(plain(100 + number), 100 + number, now_ms=200 + number)
+        assert len(few.entries) <= 20
+    assert max(few.entries) == 1099
+
+
+def test_open_transactions_keep_their_producers_however_many_they_are(few: ProducerStates) -> None:
+    few.update(plain(0), 0, now_ms=0)
+    for number in range(1, 100):
+        few.update(of(number), number, now_ms=number)
+    assert few.entries.keys() == set(range(1, 100))
+    assert len(few.open_transactions) == 99
+    for number in range(1, 100):
+        few.update_marker(of(number), 100 + number, Marker(False, 0), 200 + number)
+    few.update(plain(300), 300, now_ms=300)
+    few.update(plain(301), 301, now_ms=301)
+    few.update(plain(302), 302, now_ms=302)
+    assert len(few.entries) <= 20
+    assert {300, 301, 302} <= few.entries.keys()
+
+
+def test_a_snapshot_with_too_many_is_cut_too(
+    few: ProducerStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        few.update(plain(number), number, now_ms=number)
+    saved = [one._replace(timestamp=one.producer_id) for one in few.snapshot()]
+    monkeypatch.setattr(producer_state, "PARTITION_PRODUCERS_MAX", 10)
+    few.load(saved, 20, now_ms=50)
+    assert few.entries.keys() == set(range(11, 20))

@@ -5,6 +5,7 @@ Method: write, read back, compare the bytes, tear the tail.
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 from ottla.log.txn_index import ENTRY_BYTES, AbortedTransaction, TxnIndex, build, parse
 from tests.chaos.memory_files import MemoryFiles
@@ -60,3 +61,34 @@ def test_an_entry_of_another_version_ends_the_list() -> None:
     other = bytearray(build([SECOND]))
     other[1] = 9
     assert list(parse(build([FIRST]) + bytes(other) + build([FIRST]))) == [FIRST]
+
+
+def test_those_since_an_offset() -> None:
+    files = MemoryFiles()
+    index = an_index(files)
+    entries = [AbortedTransaction(n, 10 * n, 10 * n + 5, 10 * n) for n in range(100)]
+    for entry in entries:
+        index.append(entry)
+    for fresh in (index, TxnIndex(files, PATH)):
+        assert len(fresh) == 100
+        for offset, slot in ((0, 0), (5, 0), (6, 1), (995, 99), (996, 100)):
+            assert list(fresh.since(offset)) == entries[slot:]
+
+
+def test_what_is_kept_in_memory_is_no_more_than_the_file_and_can_be_given_up() -> None:
+    files = MemoryFiles()
+    index = an_index(files)
+    tracemalloc.start()
+    for number in range(10_000):
+        index.append(AbortedTransaction(number, number, number, number))
+    index.give_up()
+    before, _ = tracemalloc.get_traced_memory()
+    assert len(index) == 10_000 and index.is_in_memory()
+    after, _ = tracemalloc.get_traced_memory()
+    index.give_up()
+    given_up, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 2 * 10_000 * ENTRY_BYTES
+    assert given_up - before < 1000 and not index.is_in_memory()
+    index.append(FIRST._replace(last_offset=20_000))
+    assert len(index.read()) == 10_001
