@@ -8,16 +8,12 @@ by moving the clock. OTTLA_IDS_USED_ONCE=100000 in `make chaos`.
 from __future__ import annotations
 
 import gc
-import io
 import os
 import time
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kio.serial import entity_writer
 
 from ottla.coordinator.transaction_records import Transaction
 from ottla.log.producer_state import ProducerEntry
@@ -25,13 +21,12 @@ from ottla.records.batch_header import BATCH_LENGTH, HEADER_SIZE, LENGTH_END, re
 from ottla.records.batch_view import records_of
 from ottla.testing import Broker
 from tests.compat import confluent
-from tests.compat.group_wire import build, schema
 from tests.compat.nodes import wait_until
-from tests.compat.transaction_wire import TransactionWire, transactional_batch
+from tests.compat.transaction_fleet import Fleet
 
 IDS = int(os.environ.get("OTTLA_IDS_USED_ONCE", "1000"))
 IDS_THAT_STAY = 300
-AT_ONCE = 100
+ABORTED = max(IDS // 10, 100)
 PARTITIONS = 3
 SECONDS_MAX = 120
 GROWTH_MAX = 1.1
@@ -49,70 +44,6 @@ SETTINGS = {
     "log.initial.task.delay.ms": 100,
     "log.cleaner.min.cleanable.ratio": 0.001,
 }
-
-
-class Fleet(TransactionWire):
-    """Many producers on one connection, each step of all of them sent before any answer."""
-
-    def calls(self, requests: Sequence[tuple[Any, bytes | None]]) -> list[Any]:
-        sent = [(request, self.send(request, body)) for request, body in requests]
-        return [self.receive(request, number) for request, number in sent]
-
-    def run(self, topic: str, names: Sequence[str], *, forgets: bool) -> list[tuple[int, int]]:
-        """A transaction of one record for each id; who their producers were."""
-        init = schema("init_producer_id", 5)
-        begun = self.calls(
-            [
-                (
-                    build(
-                        init.InitProducerIdRequest,
-                        transactional_id=name,
-                        transaction_timeout=timedelta(seconds=60),
-                    ),
-                    None,
-                )
-                for name in names
-            ]
-        )
-        owners = [(one.producer_id, one.producer_epoch) for one in begun]
-        assert [int(one.error_code) for one in begun] == [0] * len(names)
-        written = self.calls(
-            [(self._produce(topic, *one), None) for one in zip(names, owners, strict=True)]
-        )
-        codes = {int(one.responses[0].partition_responses[0].error_code) for one in written}
-        assert codes == {0}
-        ended = self.calls([self._end(*one, forgets) for one in zip(names, owners, strict=True)])
-        assert {int(one.error_code) for one in ended} == {0}
-        return owners
-
-    def _produce(self, topic: str, name: str, owner: tuple[int, int]) -> Any:
-        part = schema("produce", 12)
-        records = transactional_batch(*owner, 0, name.encode())
-        data = part.PartitionProduceData(index=owner[0] % PARTITIONS, records=records)
-        return part.ProduceRequest(
-            transactional_id=name,
-            acks=-1,
-            timeout=timedelta(seconds=60),
-            topic_data=(part.TopicProduceData(name=topic, partition_data=(data,)),),
-        )
-
-    def _end(self, name: str, owner: tuple[int, int], forgets: bool) -> tuple[Any, bytes | None]:
-        part = schema("end_txn", 5)
-        request = part.EndTxnRequest(
-            transactional_id=name, producer_id=owner[0], producer_epoch=owner[1], committed=True
-        )
-        frame = io.BytesIO()
-        entity_writer(part.EndTxnRequest)(frame, request)
-        # One tag of our own, 10000, of one byte.
-        return request, frame.getvalue()[:-1] + b"\x01\x90\x4e\x01\x01" if forgets else None
-
-    def run_many(self, topic: str, prefix: str, count: int, *, forgets: bool) -> tuple[int, int]:
-        """The producer of the last of them."""
-        owners: list[tuple[int, int]] = []
-        for start in range(0, count, AT_ONCE):
-            names = [f"{prefix}-{number}" for number in range(start, min(start + AT_ONCE, count))]
-            owners = self.run(topic, names, forgets=forgets)
-        return owners[-1]
 
 
 @pytest.fixture
@@ -169,7 +100,7 @@ def compacted(broker: Broker) -> tuple[int, int]:
 def test_nothing_is_left_of_ids_that_are_used_once(broker: Broker) -> None:
     configs = {"retention.ms": "-1"}
     topic = confluent.create_topic(broker.bootstrap, partitions=PARTITIONS, configs=configs)
-    with Fleet(broker.bootstrap) as fleet:
+    with Fleet(broker.bootstrap, PARTITIONS) as fleet:
         fleet.ready()
         fleet.run_many(topic, "stays", IDS_THAT_STAY, forgets=False)
         known = fleet.list().transaction_states
@@ -184,6 +115,7 @@ def test_nothing_is_left_of_ids_that_are_used_once(broker: Broker) -> None:
         assert before_keys == len(known)
         before = held()
 
+        fleet.run_many(topic, "aborted", ABORTED, forgets=True, committed=False)
         owner = fleet.run_many(topic, "once", IDS, forgets=True)
         wait_until(
             lambda: len(fleet.list().transaction_states) == len(known),
@@ -214,3 +146,36 @@ def test_nothing_is_left_of_ids_that_are_used_once(broker: Broker) -> None:
         settings={"isolation.level": "read_committed"},
     )
     assert len(committed) == IDS_THAT_STAY * rounds + IDS
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_nor_after_a_restart(broker: Broker, committed: bool) -> None:
+    """What a log is loaded from forgets them too, whichever way they ended."""
+    count = 200
+    topic = confluent.create_topic(broker.bootstrap, partitions=PARTITIONS)
+    with Fleet(broker.bootstrap, PARTITIONS) as fleet:
+        fleet.ready()
+        own = fleet.name
+        owner = fleet.run_many(topic, "once", count, forgets=True, committed=committed)
+
+        def known() -> list[str]:
+            return [one.transactional_id for one in fleet.list().transaction_states]
+
+        wait_until(lambda: known() == [own], SECONDS_MAX, "the ids are forgotten")
+    broker.restart()
+    with Fleet(broker.bootstrap, PARTITIONS) as fleet:
+        fleet.ready_again()
+        wait_until(lambda: int(fleet.list().error_code) == 0, SECONDS_MAX, "all are loaded")
+        assert [one.transactional_id for one in fleet.list().transaction_states] == [own]
+        assert held()[1] == 0
+        late = {"producer_id": owner[0], "producer_epoch": owner[1]}
+        fleet.name = f"once-{count - 1}"
+        assert fleet.write(topic, 1, b"late", version=12, **late) == 49
+        assert fleet.end(committed, 5, take=False, **late) == 49
+    read = confluent.read(
+        broker.bootstrap,
+        topic,
+        partitions=range(PARTITIONS),
+        settings={"isolation.level": "read_committed"},
+    )
+    assert len(read) == (count if committed else 0)
