@@ -205,6 +205,39 @@ def test_kafka_transactions_tool(bootstrap: str, java: JavaHost) -> None:
     assert seen(bootstrap, topic, COMMITTED) == ["plain"]
 
 
+def test_kafka_transactions_finds_what_hangs(make_node: MakeNode, java: JavaHost) -> None:
+    """Only a broker that does not verify lets it in; what is open and known is not among it."""
+    bootstrap = make_node({"transaction.partition.verification.enable": "false"}).bootstrap
+    topic, other = (confluent.create_topic(bootstrap) for _ in range(2))
+    living = begin(bootstrap)
+    living.begin_transaction()
+    write(living, other, ["open"])
+    with TransactionWire(bootstrap).ready() as wire:
+        assert wire.write(topic, 0, version=11) == 0
+        hanging = wire.producer_id
+
+    def tool(*arguments: str) -> list[str]:
+        run = java.tool("TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
+        assert run.status == 0, run
+        return run.output.splitlines()
+
+    def found(*where: str) -> list[list[str]]:
+        """Without the head line. Younger than a millisecond, nothing hangs."""
+        quiet = ("--max-transaction-timeout", "0")
+        return [row.split() for row in tool("find-hanging", *where, *quiet)[1:]]
+
+    wait_until(lambda: found("--topic", topic), SECONDS_MAX, "it is found")
+    (row,) = found("--topic", topic)
+    assert row[:3] == [topic, "0", str(hanging)]
+    assert found("--topic", other) == []
+    assert tool("find-hanging", "--topic", topic)[1:] == []  # too young for fifteen minutes
+    tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert found("--topic", topic) == []
+    living.commit_transaction(SECONDS_MAX)
+    assert seen(bootstrap, other, COMMITTED) == ["open"]
+    assert seen(bootstrap, topic, COMMITTED) == []
+
+
 def test_the_log_of_transactions_reads_as_kafkas(bootstrap: str, java: JavaHost) -> None:
     topic = confluent.create_topic(bootstrap)
     name = confluent.new_name("txn")
