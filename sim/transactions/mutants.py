@@ -14,13 +14,20 @@ from ottla.base.deferred import Deferred
 from ottla.coordinator import transaction_end, transaction_init, transaction_shard
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Outcome
-from ottla.coordinator.transaction_asks import Step
-from ottla.coordinator.transaction_records import NO_ID, NOT_TAKEN, ONGOING, transaction_record
+from ottla.coordinator.transaction_asks import Step, answer_of
+from ottla.coordinator.transaction_records import (
+    NO_ID,
+    NO_TIMEOUT,
+    NOT_TAKEN,
+    ONGOING,
+    transaction_record,
+)
 from ottla.coordinator.transaction_shard import TransactionShard
 from ottla.handlers import api_00_produce, api_28_txn_offset_commit
 from ottla.log.admissions import Admissions
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStates
+from ottla.protocol.error_codes import CONCURRENT_TRANSACTIONS
 from ottla.replication.partition import Partition
 from ottla.runtime import marker_writer
 
@@ -150,6 +157,43 @@ def _a_late_request_aborts_what_is_prepared() -> Patch:
     return transaction_shard, "init_step", init_step
 
 
+def _an_older_client_ends_what_was_kept() -> Patch:
+    real = transaction_end._end_with_bump
+
+    def end(held: Any, asked: Any, fresh_id: Any, now_ms: int) -> Step:
+        own = (held.producer_id, held.producer_epoch)
+        if held.is_prepared() and (asked.producer_id, asked.producer_epoch) == own:
+            producer_id, epoch = held.client()
+            asked = asked._replace(producer_id=producer_id, producer_epoch=epoch)
+        return real(held, asked, fresh_id, now_ms)
+
+    return transaction_end, "_end_with_bump", end
+
+
+def _the_time_out_comes_back_before_the_end() -> Patch:
+    real = transaction_init._keep
+
+    def keep(held: Any, asked: Any, *rest: Any) -> Step:
+        step = real(held, asked, *rest)
+        if asked.producer_id != NO_ID or step.to is None:
+            return step
+        return Step(step.answer, step.to._replace(timeout_ms=4000))
+
+    return transaction_init, "_keep", keep
+
+
+def _what_was_kept_is_aborted_by_nobody() -> Patch:
+    real = transaction_init.init_step
+
+    def init_step(held: Any, asked: Any, *rest: Any) -> Step:
+        is_kept = held is not None and held.is_prepared() and held.timeout_ms == NO_TIMEOUT
+        if is_kept and not (asked.enable_2pc or asked.keep_prepared):
+            return Step(answer_of(CONCURRENT_TRANSACTIONS))
+        return real(held, asked, *rest)
+
+    return transaction_shard, "init_step", init_step
+
+
 def _forgotten_ids_leave_their_producers_behind() -> Patch:
     real = transaction_end.marker_task
 
@@ -231,6 +275,9 @@ MUTANTS: dict[str, Callable[[], Patch]] = {
         _writers_go_on_after_the_prepare,
         _partitions_are_added_to_what_is_prepared,
         _a_late_request_aborts_what_is_prepared,
+        _an_older_client_ends_what_was_kept,
+        _the_time_out_comes_back_before_the_end,
+        _what_was_kept_is_aborted_by_nobody,
         _forgotten_ids_leave_their_producers_behind,
         _a_late_yes_counts,
         _a_late_yes_counts_for_offsets,

@@ -24,6 +24,7 @@ from sim.transactions.checks import (
     seen_by_committed,
 )
 from sim.transactions.cluster import OFFSETS, STATE, TICK_MS, TOPIC, Cluster
+from sim.transactions.keeper import Keeper, Outside
 from sim.transactions.ledger import Ledger, Violation
 from sim.transactions.network import LATE_MS_MAX, Network
 from sim.transactions.producer import NEW, OLD, TIMEOUT_MS, Call, Client, Script, Sink
@@ -43,6 +44,8 @@ class Plan:
     late: float
     fault_ms: int
     churn_ms: int
+    two_phase: bool
+    """Whether two-phase commit is allowed: then some clients do so."""
 
     @classmethod
     def draw(cls, dice: Random, *, is_rough: bool) -> Plan:
@@ -57,6 +60,7 @@ class Plan:
             late=0 if calm else dice.choice((0.1, 0.3) if is_rough else (0, 0.1, 0.3)),
             fault_ms=TROUBLE_MS * 2 if calm else dice.choice((1000, 3000, 8000)),
             churn_ms=TROUBLE_MS * 2 if calm else dice.choice((1500, 5000)),
+            two_phase=dice.random() < 0.5,
         )
 
 
@@ -109,9 +113,8 @@ class World:
         self.plan = Plan.draw(self.dice, is_rough=is_rough)
         self.time = VirtualTime()
         self.network = Network(self.time, self.dice, loss=self.plan.loss, late=self.plan.late)
-        self.cluster = Cluster(
-            self.time, self.dice, self.network, self.plan.partitions, TransactionConfig()
-        )
+        config = TransactionConfig(two_phase_commit=self.plan.two_phase)
+        self.cluster = Cluster(self.time, self.dice, self.network, self.plan.partitions, config)
         self.ledger = Ledger()
         self.faults = 0
         self.is_healed = False
@@ -121,6 +124,11 @@ class World:
             OLD if self.dice.random() < self.plan.old_share else NEW
             for _ in range(self.plan.clients)
         ]
+        self._outsides = {
+            number: Outside()
+            for number in range(self.plan.clients)
+            if self.plan.two_phase and self.dice.random() < 0.6
+        }
         self._producers = [self._new_producer(number) for number in range(self.plan.clients)]
 
     # -- the course of things ---------------------------------------------------------------
@@ -138,7 +146,7 @@ class World:
         self.check_rest()
 
     def _heal(self) -> None:
-        """No more trouble and no more producers; sinks have their decision carried out."""
+        """No more trouble and no more producers; what waits for a decision has it carried out."""
         self.is_healed = self.network.is_healed = True
         for process in (*self._producers, *self._sleepers):
             process.kill()
@@ -146,11 +154,22 @@ class World:
             replica.holds_back = False
             self.cluster.elect(place)
             replica.copy()
+        for number, outside in self._outsides.items():
+            keeper = self._new_keeper(number)
+            gives_up = outside.noted is None and self.dice.random() < 0.5
+            Process(self, keeper.give_up() if gives_up else keeper.finish()).start()
         # T4: nothing is open for longer than its time-out and ten seconds. What is late arrives.
         self.time.advance(LATE_MS_MAX + TIMEOUT_MS * 4)
         self.time.advance(TIMEOUT_MS + 10_000 + TICK_MS)
 
+    def _new_keeper(self, number: int) -> Keeper:
+        keeper = Keeper(self.cluster, self.ledger, self.dice, f"producer-{number}", NEW)
+        keeper.outside = self._outsides[number]
+        return keeper
+
     def _new_producer(self, number: int) -> Process:
+        if number in self._outsides:
+            return Process(self, self._new_keeper(number).work_for_ever())
         client = Client(
             self.cluster, self.ledger, self.dice, f"producer-{number}", self._versions[number]
         )
