@@ -56,7 +56,8 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
     def refuse(code: int, message: str | None) -> Fields:
         return respond([CreateResult(topic.name, code, message) for topic in topics])
 
-    return answer_with(create_topics(context, topics, defaults, decide), respond, refuse)
+    made = create_topics(context, topics, defaults, decide, validate_only=request.validate_only)
+    return answer_with(made, respond, refuse)
 
 
 def _new_topic(topic: Any) -> NewTopic:

@@ -41,10 +41,16 @@ Result = CreateResult | NamedResult
 
 
 def create_topics(
-    context: Context, topics: Sequence[NewTopic], defaults: TopicDefaults, decide: Decide
+    context: Context,
+    topics: Sequence[NewTopic],
+    defaults: TopicDefaults,
+    decide: Decide,
+    *,
+    validate_only: bool,
 ) -> Deferred[list[CreateResult]]:
+    """What is only to be checked is checked as a whole: there is nothing that could grow."""
     total = sum(partition_count(topic, defaults) for topic in topics)
-    if not PARTITIONS_PER_COMMIT < total <= PARTITIONS_PER_REQUEST_MAX:
+    if validate_only or not PARTITIONS_PER_COMMIT < total <= PARTITIONS_PER_REQUEST_MAX:
         return context.services.controller.submit(lambda image: decide(image, topics))
     return _Creation(context, topics, defaults, decide).begin()
 
@@ -144,16 +150,25 @@ def create_partitions(
 def delete_topics(
     context: Context, selections: Sequence[TopicSelection]
 ) -> Deferred[list[DeleteResult]]:
-    """Large topics are trimmed first, from their end."""
+    """Large topics are trimmed first, from their end; but only those that will really go."""
     submit = context.services.controller.submit
-    image = context.services.image
-    names = [one.name or image.topic_names_by_id.get(one.topic_id, "") for one in selections]
-    large = [
-        name
-        for name in names
-        if name in image.topics and len(image.topics[name].partitions) > PARTITIONS_PER_DELETION
-    ]
+    large: list[str] = []
     answer: Deferred[list[DeleteResult]] = Deferred()
+
+    def begin() -> None:
+        topics = context.services.image.topics
+        if any(len(topic.partitions) > PARTITIONS_PER_DELETION for topic in topics.values()):
+            submit(lambda image: _checked_only(image, selections)).when_done(on_checked)
+        else:
+            next_trim()
+
+    def on_checked(outcome: Deferred[list[str]]) -> None:
+        error = outcome.error()
+        if error is not None:
+            answer.fail(error)
+            return
+        large.extend(outcome.result())
+        next_trim()
 
     def next_trim() -> None:
         if not large:
@@ -171,8 +186,26 @@ def delete_topics(
             large.pop()
         next_trim()
 
-    next_trim()
+    begin()
     return answer
+
+
+def _checked_only(
+    image: MetadataImage, selections: Sequence[TopicSelection]
+) -> Decision[list[str]]:
+    """The large topics that this deletion will take; nothing is written. One that is named twice
+    is refused and stays, and so has to keep all its partitions."""
+    decided = decide_delete_topics(image, selections).response
+    return Decision(
+        [],
+        [
+            result.name
+            for result in decided
+            if result.error_code == NONE
+            and result.name is not None
+            and len(image.topics[result.name].partitions) > PARTITIONS_PER_DELETION
+        ],
+    )
 
 
 def grow(context: Context, result: Result, parts: Sequence[MorePartitions]) -> Deferred[None]:

@@ -126,6 +126,13 @@ def test_a_topic_that_is_larger_than_a_commit_is_made_in_parts() -> None:
     assert services.controller.commits == 4
 
 
+def test_a_topic_that_is_larger_than_a_commit_is_validated_as_a_whole() -> None:
+    services = FakeServices(brokers=(1, 2, 3))
+    (told,) = create(services, 7, topic("large", num_partitions=2_500), validate_only=True)
+    assert (told["error_code"], told["num_partitions"]) == (0, 2_500)
+    assert services.image.topics == {}
+
+
 def test_a_part_that_can_not_be_made_is_told() -> None:
     services = FakeServices(brokers=(1, 2, 3))
     submit = services.controller.submit

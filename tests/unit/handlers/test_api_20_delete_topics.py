@@ -83,3 +83,33 @@ def test_a_store_that_fails(version: int) -> None:
         ("b", KAFKA_STORAGE_ERROR),
     ]
     assert set(services.image.topics) == {"a", "b"}
+
+
+def a_broker_with_a_large_topic() -> FakeServices:
+    services = FakeServices()
+    for name in ("large", "larger"):
+        create_topic(services, name, *[(1,)] * 2_001)
+    return services
+
+
+def test_what_is_larger_than_a_commit_is_deleted_in_parts() -> None:
+    services = a_broker_with_a_large_topic()
+    before = services.controller.commits
+    (told,) = delete(services, 6, "large")
+    assert told["error_code"] == NONE
+    assert set(services.image.topics) == {"larger"}
+    assert services.controller.commits - before == 2
+
+
+def test_a_large_topic_that_is_refused_keeps_all_its_partitions() -> None:
+    services = a_broker_with_a_large_topic()
+    larger = services.image.topics["larger"]
+    for topics in (
+        [{"name": "large", "topic_id": NO_ID}] * 2,
+        [{"name": "larger", "topic_id": NO_ID}, {"name": None, "topic_id": larger.topic_id}],
+        [{"name": "larger", "topic_id": larger.topic_id}],
+    ):
+        answer = ask(services, api_20_delete_topics, 6, topics=topics, timeout_ms=1000)
+        assert {told["error_code"] for told in answer["responses"]} == {INVALID_REQUEST}
+    sizes = {name: len(topic.partitions) for name, topic in services.image.topics.items()}
+    assert sizes == {"large": 2_001, "larger": 2_001}
