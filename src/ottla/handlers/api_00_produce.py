@@ -56,7 +56,6 @@ from ottla.protocol.produce import (
 )
 from ottla.records.batch_header import (
     ATTRIBUTES,
-    MAX_TIMESTAMP,
     PRODUCER_EPOCH,
     PRODUCER_ID,
     TRANSACTIONAL_MASK,
@@ -337,7 +336,8 @@ class _Work:
         log = partition.log
         append_time_ms = -1
         if log is not None and log.config.message_timestamp_type == "LogAppendTime":
-            append_time_ms = header[MAX_TIMESTAMP]
+            # Of a duplicate: the time it was stored at, not that of this retry.
+            append_time_ms = appended.timestamp
         row[place] = (
             index,
             NONE,

@@ -20,7 +20,7 @@ from ottla.base.ports import Buffer
 from ottla.handlers.context import Context
 from ottla.handlers.produce_admission import is_in_transaction
 from ottla.protocol.produce import ProduceRequest
-from ottla.records.batch_header import ATTRIBUTES, MAX_TIMESTAMP, TRANSACTIONAL_MASK
+from ottla.records.batch_header import ATTRIBUTES, TRANSACTIONAL_MASK
 from ottla.records.validation import (
     LOG_APPEND_TIME,
     familiar_header,
@@ -119,7 +119,7 @@ def store_at_once(
     except StorageError as failure:
         context.services.storage_failed(failure)
         return None
-    append_time_ms = header[MAX_TIMESTAMP] if rules.timestamp_type == LOG_APPEND_TIME else -1
+    append_time_ms = appended.timestamp if rules.timestamp_type == LOG_APPEND_TIME else -1
     return appended.base_offset, append_time_ms, appended.log_start_offset
 
 

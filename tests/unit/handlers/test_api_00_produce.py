@@ -5,6 +5,7 @@ Method: the handler over a real replica, with followers that the test plays.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,8 +26,10 @@ from tests.unit.replication.replicas import TOPIC_ID
 VERSION = 13
 
 
-def produce(broker: ClusterBroker, *, acks: int = -1, version: int = VERSION) -> Any:
-    data = {"index": 0, "records": batch()}
+def produce(
+    broker: ClusterBroker, *, acks: int = -1, version: int = VERSION, records: bytes | None = None
+) -> Any:
+    data = {"index": 0, "records": records or batch()}
     topic = {"name": "topic", "topic_id": TOPIC_ID, "partition_data": [data]}
     return broker.ask(
         api_00_produce,
@@ -127,3 +130,18 @@ def test_a_failed_disk_is_told(broker: ClusterBroker) -> None:
     waiting = produce(broker)
     broker.replica.partition.go_offline()
     assert of_one(waiting).error_code == KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_retry_is_told_when_the_batch_was_stored(broker: ClusterBroker, acks: int) -> None:
+    """By the short way of what needs no waiting, and by the long one."""
+    log = broker.replica.log
+    log.config = replace(log.config, message_timestamp_type="LogAppendTime")
+    records = batch(producer_id=7, timestamp_ms=broker.time.wall_ms() - 9)
+    first = produce(broker, acks=acks, records=records)
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 1)
+    broker.time.advance(5_000)
+    retry = of_one(produce(broker, acks=acks, records=records))
+    assert (retry.error_code, retry.base_offset) == (0, 0)
+    assert retry.log_append_time_ms == of_one(first).log_append_time_ms > 0
