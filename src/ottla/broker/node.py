@@ -14,12 +14,11 @@ import os
 import resource
 import uuid
 from collections.abc import Callable
-from typing import TypeVar
 
 from ottla import __version__
-from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock
+from ottla.broker.awaiting import done
 from ottla.broker.listening import Listening
 from ottla.broker.loop_lag import LoopLag
 from ottla.broker.parts import Parts, Surroundings
@@ -38,8 +37,6 @@ from ottla.runtime.request_stats import RequestStats
 from ottla.runtime.timers import LoopTimers
 
 log = logging.getLogger("ottla.broker")
-
-R = TypeVar("R")
 
 
 class Node:
@@ -91,14 +88,11 @@ class Node:
             self.listening.bind(self._loop, self._pool, self.timers)
             parts = await self._enter()
             image = parts.metadata.image
-            await _done(parts.replicas.load(image))
+            await done(parts.replicas.load(image))
         except BaseException:
             self._release()
             raise
-        for log_dir in self._log_dirs:
-            log_dir.begin(keep_boot_id=False)
-            for doomed in log_dir.doomed_directories():
-                parts.replicas.delete_tree(doomed)
+        self._on_each_log_dir(parts, lambda log_dir: _begin(parts, log_dir))
         parts.upkeep.start()
         parts.cleaner.start()
         parts.copying.start()
@@ -106,11 +100,10 @@ class Node:
         parts.transactions.start()
         parts.metadata.begin(image)
         self.listening.start()
-        await _done(parts.metadata.serve())
-        for log_dir in self._log_dirs:
-            # Not before: a broker that may have lost records has to be found out again if it
-            # dies before everybody knows.
-            log_dir.keep_boot_id()
+        await done(parts.metadata.serve())
+        # Not before: a broker that may have lost records has to be found out again if it dies
+        # before everybody knows.
+        self._on_each_log_dir(parts, LogDir.keep_boot_id)
         self.metrics_port = await self._sight.start(self.config.get_str("ottla.metrics.listener"))
         self._ready = True
 
@@ -119,7 +112,7 @@ class Node:
         self._open_log_dirs()
         if self._opened is None:
             directory = self._log_dirs[0].path
-            self._opened = await _done(
+            self._opened = await done(
                 self._pool.run(open_store, self.config, directory, self._clock, self._pool)
             )
         around = self._surroundings()
@@ -127,15 +120,37 @@ class Node:
         self._lag = LoopLag(self.timers)
         self._sight = Sight(around, parts, self._lag, lambda: self._ready)
         cluster_id = nodes.encode_uuid(uuid.uuid4())
-        image = await _done(parts.metadata.open(self._known_cluster_id(), cluster_id))
-        for log_dir in self._log_dirs:
-            log_dir.claim(cluster_id=image.cluster_id, node_id=self.broker_id)
+        image = await done(parts.metadata.open(self._known_cluster_id(), cluster_id))
+        self._on_each_log_dir(
+            parts, lambda one: one.claim(cluster_id=image.cluster_id, node_id=self.broker_id)
+        )
         parts.configure(image)
         return parts
 
     def _open_log_dirs(self) -> None:
+        """A disk that fails costs what is on it. The first has the broker's own files, too: there
+        is no broker without it."""
         for path in self.config.get_list("log.dirs"):
-            self._log_dirs.append(LogDir.open(self._files, os.path.abspath(path)))
+            absolute = os.path.abspath(path)
+            try:
+                log_dir = LogDir.open(self._files, absolute)
+            except StorageError as failure:
+                if not self._log_dirs:
+                    raise
+                log_dir = LogDir.offline(self._files, absolute, f"{failure} ({failure.__cause__})")
+                log.error("log dir %s is offline: %s", absolute, log_dir.error)
+            self._log_dirs.append(log_dir)
+
+    def _on_each_log_dir(self, parts: Parts, step: Callable[[LogDir], None]) -> None:
+        for log_dir in self._log_dirs:
+            if log_dir.error is not None:
+                continue
+            try:
+                step(log_dir)
+            except StorageError as failure:
+                if log_dir is self._log_dirs[0]:
+                    raise
+                parts.replicas.storage_failed(failure)
 
     def _surroundings(self) -> Surroundings:
         return Surroundings(
@@ -171,10 +186,10 @@ class Node:
             return
         self._stopping = True
         self._ready = False
-        await _done(self.parts.metadata.leave())
+        await done(self.parts.metadata.leave())
         await self._close_doors()
-        await _done(self._pool.run(self._close_logs))
-        await _done(self.parts.metadata.sign_off())
+        await done(self._pool.run(self._close_logs))
+        await done(self.parts.metadata.sign_off())
         self._pool.close()
         self._release()
 
@@ -191,7 +206,7 @@ class Node:
         await self._sight.stop()
         # What runs in the pool holds the files that are closed and written next: a sync, a
         # checkpoint, a slice of a cleaning, a produce that is unpacked.
-        await _done(self._pool.when_idle())
+        await done(self._pool.when_idle())
 
     def _close_logs(self) -> None:
         parts = self.parts
@@ -232,19 +247,10 @@ class Node:
         return f"ottla {__version__} listening on {where} (node {self.broker_id})"
 
 
-async def _done(deferred: Deferred[R]) -> R:
-    """Wait for a Deferred in a coroutine; only the life cycle does this."""
-    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-
-    def tell(outcome: Deferred[R]) -> None:
-        error = outcome.error()
-        if error is None:
-            future.set_result(outcome.result())
-        else:
-            future.set_exception(error)
-
-    deferred.when_done(tell)
-    return await future
+def _begin(parts: Parts, log_dir: LogDir) -> None:
+    log_dir.begin(keep_boot_id=False)
+    for doomed in log_dir.doomed_directories():
+        parts.replicas.delete_tree(doomed)
 
 
 def _raise_descriptor_limit() -> None:

@@ -86,13 +86,51 @@ class LogDir:
         "recovery_points",
     )
 
-    def __init__(self, files: LogDirFiles, path: str, lock: DirLock) -> None:
+    def __init__(self, files: LogDirFiles, path: str) -> None:
         """Use `LogDir.open`."""
         self._files = files
-        self._lock: DirLock | None = lock
+        self._lock: DirLock | None = None
         self.path = path
         self.error: str | None = None
         """Why it is offline; for the caller to set."""
+        self._meta: MetaProperties | None = None
+        self.cluster_id: str | None = None
+        self.clean = False
+        self.power_lost = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.cleaned_offsets: dict[TopicPartition, int] | None = None
+        """None if the file is no checkpoint: then everything counts as dirty."""
+
+    @classmethod
+    def open(cls, files: LogDirFiles, path: str) -> LogDir:
+        """Makes the dir if it is missing, and locks it. ConfigError if somebody else has it."""
+        log_dir = cls(files, path)
+        with storing(path, "lock"):
+            files.make_dir(path)
+            log_dir._lock = files.lock(f"{path}/{LOCK_NAME}")
+        if log_dir._lock is None:
+            raise ConfigError(
+                f"{path} is in use by another broker: it holds the lock on {path}/{LOCK_NAME}"
+            )
+        try:
+            log_dir._read()
+        except BaseException:
+            log_dir.release()
+            raise
+        return log_dir
+
+    @classmethod
+    def offline(cls, files: LogDirFiles, path: str, error: str) -> LogDir:
+        """One that could not be opened: nothing is known of it, and nothing is put there."""
+        log_dir = cls(files, path)
+        log_dir.error = error
+        return log_dir
+
+    def _read(self) -> None:
+        """What the last life has left."""
+        files, path = self._files, self.path
         self._meta = read_meta_properties(files, path)
         self.cluster_id = None if self._meta is None else self._meta.cluster_id
         self.clean = clean_shutdown.has_marker(files, path)
@@ -103,23 +141,6 @@ class LogDir:
         )
         self.high_watermarks = checkpoints.read_checkpoint(files, path, checkpoints.HIGH_WATERMARKS)
         self.cleaned_offsets = self._read_cleaned_offsets()
-        """None if the file is no checkpoint: then everything counts as dirty."""
-
-    @classmethod
-    def open(cls, files: LogDirFiles, path: str) -> LogDir:
-        """Makes the dir if it is missing, and locks it. ConfigError if somebody else has it."""
-        with storing(path, "lock"):
-            files.make_dir(path)
-            lock = files.lock(f"{path}/{LOCK_NAME}")
-        if lock is None:
-            raise ConfigError(
-                f"{path} is in use by another broker: it holds the lock on {path}/{LOCK_NAME}"
-            )
-        try:
-            return cls(files, path, lock)
-        except BaseException:
-            lock.close()
-            raise
 
     def release(self) -> None:
         if self._lock is not None:
@@ -210,6 +231,14 @@ class LogDir:
 
     def directory_of(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether there is a directory of this partition, whatever is in it."""
+        return self._files.exists(self.directory_of(topic, partition))
+
+    def holds(self, path: str) -> bool:
+        """Whether this path is the dir or within it: `/disk1` does not hold `/disk10`."""
+        return path == self.path or path.startswith(f"{self.path}/")
 
     def set_aside_for_deletion(self, topic: str, partition: int, unique: str) -> str:
         """Renames a partition's directory; returns the new path, for the caller to remove.

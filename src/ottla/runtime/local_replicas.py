@@ -120,15 +120,13 @@ class LocalReplicas:
         """Open every replica of ours that the image knows; at start, before any is served."""
         where: dict[TopicPartition, LogDir] = {}
         for log_dir in self._log_dirs:
-            for found in log_dir.partitions():
-                if self._is_ours(image, found, log_dir):
-                    where[found.topic, found.partition] = log_dir
-                else:
-                    # Never deleted: somebody may have put it there for a reason.
-                    log.warning("%s is of no topic here; it is set aside", found.path)
-                    log_dir.set_stray(found)
+            if log_dir.error is None:
+                self._look_into(log_dir, image, where)
+        # What is found nowhere is taken to be where nobody can look, and is offline: with an empty
+        # log instead it would be lost as soon as it was served.
+        unread = next((one for one in self._log_dirs if one.error is not None), None)
         orders = [
-            self._loader.order(topic, index, where.get((topic.name, index)))
+            self._loader.order(topic, index, where.get((topic.name, index), unread))
             for topic in image.topics.values()
             for index, state in topic.partitions.items()
             if self._broker_id in state.replicas
@@ -148,6 +146,22 @@ class LocalReplicas:
 
         self._open(orders).when_done(opened)
         return finished
+
+    def _look_into(
+        self, log_dir: LogDir, image: MetadataImage, where: dict[TopicPartition, LogDir]
+    ) -> None:
+        try:
+            for found in log_dir.partitions():
+                if self._is_ours(image, found, log_dir):
+                    where[found.topic, found.partition] = log_dir
+                else:
+                    # Never deleted: somebody may have put it there for a reason.
+                    log.warning("%s is of no topic here; it is set aside", found.path)
+                    log_dir.set_stray(found)
+        except StorageError as failure:
+            if len(self._log_dirs) == 1:
+                raise
+            self.storage_failed(failure)
 
     def _is_ours(self, image: MetadataImage, found: FoundPartition, log_dir: LogDir) -> bool:
         topic = image.topics.get(found.topic)
@@ -312,18 +326,22 @@ class LocalReplicas:
         self._corrupt.discard((topic, index))
         partition.go_away()
         held, partition.log = partition.log, None
-        if held is None:
-            return
         log_dir = self._log_dir_of(partition.log_dir)
-        # First, so that nothing in the pool takes the new place of its files for a failing disk.
-        held.abandon()
+        delay_ms = self._config.get_int("log.segment.delete.delay.ms")
+        if held is not None:
+            # First, so that nothing in the pool takes the new place of its files for a failing
+            # disk.
+            held.abandon()
+            delay_ms = held.config.file_delete_delay_ms
+        elif log_dir.error is not None or not log_dir.has(topic, index):
+            return
+        # A corrupt one goes as well: a topic of the same name must not find it.
         try:
             # Renamed on the loop, so that a topic of the same name can be made at once.
             doomed = log_dir.set_aside_for_deletion(topic, index, uuid.uuid4().hex)
         except StorageError as failure:
             self.storage_failed(failure)
             return
-        delay_ms = held.config.file_delete_delay_ms
         self._timers.call_later(delay_ms, lambda: self.delete_tree(doomed))
 
     def delete_tree(self, directory: str) -> None:
@@ -339,7 +357,7 @@ class LocalReplicas:
 
     def storage_failed(self, failure: StorageError) -> None:
         for log_dir in self._log_dirs:
-            if failure.path.startswith(log_dir.path) and log_dir.error is None:
+            if log_dir.holds(failure.path) and log_dir.error is None:
                 cause = failure.__cause__
                 log_dir.error = f"{failure} ({cause})" if cause else str(failure)
                 log.error("log dir %s is offline: %s", log_dir.path, log_dir.error)

@@ -15,9 +15,10 @@ from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool
 from ottla.log.file_cache import FileCache
 from ottla.log.log_config import LogConfig
-from ottla.log.log_dir import LogDir
+from ottla.log.log_dir import FoundPartition, LogDir
 from ottla.log.open_log import LoadReport, open_log
 from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_metadata import read_partition_metadata
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.effective import effective_log_config
 from ottla.metadata.image import TopicImage
@@ -118,6 +119,8 @@ class ReplicaLoader:
             try:
                 if log_dir.error is not None:
                     raise StorageError(log_dir.path, "open")
+                if order.fresh:
+                    self._make_way(order)
                 opened, report = self._open_one(order, expiration_ms)
                 _tell(order, report)
                 if report.corrupt is None:
@@ -126,6 +129,18 @@ class ReplicaLoader:
                     order.failure = OttlaError(report.corrupt)
             except OttlaError as failure:
                 order.failure = failure
+
+    def _make_way(self, order: OpenOrder) -> None:
+        """A new replica gets a directory of its own: one that somebody has put there, of another
+        topic of that name, is kept, but not served under this one's name."""
+        log_dir, key = order.log_dir, order.key
+        if not log_dir.has(*key):
+            return
+        path = log_dir.directory_of(*key)
+        topic_id = read_partition_metadata(self._files, path)
+        if topic_id not in (None, order.topic.topic_id):
+            aside = log_dir.set_stray(FoundPartition(*key, topic_id, path))
+            log.warning("%s is of another topic of this name; it is now %s", path, aside)
 
     def _open_one(self, order: OpenOrder, expiration_ms: int) -> tuple[PartitionLog, LoadReport]:
         log_dir, topic, key = order.log_dir, order.topic, order.key

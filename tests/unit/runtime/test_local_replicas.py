@@ -5,6 +5,7 @@ Method: real logs on a real disk, images by hand, a pool that works at once.
 from __future__ import annotations
 
 import logging
+import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tests.unit.log.world import NOW_MS, batch
 
 ME = 1
 TOPIC_ID = uuid.UUID(int=5)
+ANOTHER_ID = uuid.UUID(int=6)
 
 
 class Pool:
@@ -45,12 +47,22 @@ class Broker:
     """One life of broker 1 over the files of its disk."""
 
     def __init__(
-        self, disk: Path, dirs: tuple[str, ...] = ("one",), *, is_cluster: bool = False
+        self,
+        disk: Path,
+        dirs: tuple[str, ...] = ("one",),
+        *,
+        is_cluster: bool = False,
+        broken: tuple[str, ...] = (),
     ) -> None:
         self.time = VirtualTime()
         self.disk = disk
         files = PosixFiles()
-        self.dirs = [LogDir.open(files, str(disk / name)) for name in dirs]
+        self.dirs = [
+            LogDir.offline(files, str(disk / name), "a broken disk")
+            if name in broken
+            else LogDir.open(files, str(disk / name))
+            for name in dirs
+        ]
         self.replicas = LocalReplicas(
             broker_id=ME,
             files=files,
@@ -82,8 +94,8 @@ class Broker:
         self.replicas.load(self.image).result()
         return self
 
-    def apply(self, *states: PartitionState) -> None:
-        old, self.image = self.image, image(*states)
+    def apply(self, *states: PartitionState, topic_id: uuid.UUID = TOPIC_ID) -> None:
+        old, self.image = self.image, image(*states, topic_id=topic_id)
         self.replicas.apply(old, self.image).result()
 
     def partition(self, index: int = 0) -> Partition:
@@ -109,9 +121,9 @@ def state(leader: int = 1, epoch: int = 0, version: int = 0, **changes: Any) -> 
     return replace(PartitionState(leader, epoch, (1, 2, 3), (1, 2, 3), version), **changes)
 
 
-def image(*states: PartitionState) -> MetadataImage:
-    topic = TopicImage("t", TOPIC_ID, dict(enumerate(states)), {"min.insync.replicas": "1"})
-    return MetadataImage(topics={"t": topic} if states else {}, topic_names_by_id={TOPIC_ID: "t"})
+def image(*states: PartitionState, topic_id: uuid.UUID = TOPIC_ID) -> MetadataImage:
+    topic = TopicImage("t", topic_id, dict(enumerate(states)), {"min.insync.replicas": "1"})
+    return MetadataImage(topics={"t": topic} if states else {}, topic_names_by_id={topic_id: "t"})
 
 
 @pytest.fixture
@@ -207,6 +219,36 @@ def test_a_failed_disk_is_told(tmp_path: Path) -> None:
         assert two.partition(index).check_leader(-1) == expected
 
 
+def test_a_disk_whose_name_begins_alike_has_not_failed(tmp_path: Path) -> None:
+    two = Broker(tmp_path, ("disk1", "disk10")).load(state(1), state(1))
+    two.replicas.storage_failed(StorageError(str(tmp_path / "disk10" / "t-1"), "append"))
+    assert [log_dir.error is None for log_dir in two.dirs] == [True, False]
+    two.replicas.storage_failed(StorageError(str(tmp_path / "disk1"), "list"))
+    assert two.dirs[0].error is not None
+
+
+def test_what_may_be_on_a_disk_that_can_not_be_read_is_offline_and_not_empty(
+    tmp_path: Path,
+) -> None:
+    first = Broker(tmp_path, ("one", "two")).load(state(1), state(1))
+    on_two = [index for index in range(2) if first.partition(index).log_dir.endswith("two")]
+    for index in range(2):
+        first.produce(index)
+    first.die()
+    again = Broker(tmp_path, ("one", "two"), broken=("two",)).load(state(1, 1, 1), state(1, 1, 1))
+    assert again.offline == [("t", index) for index in on_two]
+    assert len(on_two) == 1
+    for index in range(2):
+        expected = KAFKA_STORAGE_ERROR if index in on_two else NONE
+        assert again.partition(index).check_leader(-1) == expected
+    again.die()
+    healed = Broker(tmp_path, ("one", "two")).load(state(1, 2, 2), state(1, 2, 2))
+    for index in range(2):
+        log = healed.partition(index).log
+        assert log is not None
+        assert log.log_end_offset == 1
+
+
 def test_an_alarm_takes_one_replica_offline(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -255,6 +297,54 @@ def test_it_is_copied_anew_once_nobody_counts_on_it(tmp_path: Path) -> None:
     assert fresh.log.log_end_offset == 0
     assert broker.followed == {fresh: 2}
     assert any(name.endswith("-stray") for name in broker.names())
+
+
+def test_a_corrupt_replica_is_deleted_with_its_topic_and_the_next_one_begins_anew(
+    tmp_path: Path,
+) -> None:
+    broker = a_corrupt_broker(tmp_path).load(state(1, 1, 1))
+    broker.apply()
+    assert [name for name in broker.names() if not name.endswith("-delete")] == []
+    broker.apply(state(1), topic_id=ANOTHER_ID)
+    log = broker.partition().log
+    assert log is not None
+    assert log.log_end_offset == 0
+    broker.time.advance(60_000)
+    assert broker.names() == ["t-0"]
+
+
+def test_an_alarmed_replica_is_deleted_with_its_topic(broker: Broker) -> None:
+    broker.load(state(1))
+    broker.produce()
+    broker.partition().alarm("R0: a rule is broken")
+    broker.time.advance(1)
+    broker.apply()
+    broker.time.advance(60_000)
+    assert broker.names() == []
+
+
+def test_one_that_is_nowhere_on_the_disk_is_removed_without_a_word(broker: Broker) -> None:
+    broker.load(state(1))
+    broker.partition().alarm("R0: a rule is broken")
+    broker.time.advance(1)
+    shutil.rmtree(broker.disk / "one" / "t-0")
+    broker.apply()
+    assert broker.dirs[0].error is None
+
+
+def test_a_directory_of_another_topic_is_not_served_under_this_ones_name(
+    tmp_path: Path, broker: Broker
+) -> None:
+    other = Broker(tmp_path / "elsewhere").load(state(1))
+    other.produce()
+    other.die()
+    broker.load()
+    shutil.copytree(tmp_path / "elsewhere" / "one" / "t-0", tmp_path / "one" / "t-0")
+    broker.apply(state(1), topic_id=ANOTHER_ID)
+    log = broker.partition().log
+    assert log is not None
+    assert log.log_end_offset == 0
+    assert broker.names() == ["t-0", f"t-0.{TOPIC_ID.hex}-stray"]
 
 
 def test_a_watermark_beyond_what_is_left_is_not_believed(broker: Broker) -> None:

@@ -1,0 +1,75 @@
+"""Goal: a broker starts without a disk that has failed, and says so; not without its first one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.broker.config_file import load_broker_config
+from ottla.broker.node import Node
+from ottla.log.log_dir import LogDir
+from ottla.testing.loop_thread import LoopThread
+
+
+@contextmanager
+def broker_over(*log_dirs: Path) -> Iterator[Node]:
+    overrides = [f"log.dirs={','.join(map(str, log_dirs))}", "ottla.metrics.listener="]
+    node = Node(load_broker_config(None, overrides, listen="127.0.0.1:0").config)
+    thread = LoopThread("ottla-test-broker")
+    thread.start()
+    try:
+        thread.run(node.start())
+        yield node
+        thread.run(node.stop())
+    finally:
+        thread.stop()
+
+
+def errors_of(node: Node) -> list[str | None]:
+    return [log_dir.error for log_dir in node._log_dirs]
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """Where nothing can be made: a file stands in the way."""
+    path = tmp_path / "broken"
+    path.write_text("no directory")
+    return path / "data"
+
+
+def test_it_starts_without_a_disk_that_fails(
+    tmp_path: Path, broken: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with broker_over(tmp_path / "sound", broken, tmp_path / "sound too") as node:
+        sound, failed, sound_too = errors_of(node)
+        assert (sound, sound_too) == (None, None)
+        assert failed is not None
+        assert str(broken) in failed
+    assert f"log dir {broken} is offline" in caplog.text
+
+
+def test_a_disk_that_fails_on_the_way_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = LogDir.begin
+
+    def failing(self: LogDir, *, keep_boot_id: bool = True) -> None:
+        if self.path.endswith("second"):
+            raise StorageError(self.path, "write")
+        begin(self, keep_boot_id=keep_boot_id)
+
+    monkeypatch.setattr(LogDir, "begin", failing)
+    with broker_over(tmp_path / "first", tmp_path / "second") as node:
+        assert [error is None for error in errors_of(node)] == [True, False]
+
+
+def test_it_does_not_start_without_the_first(tmp_path: Path, broken: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="lock failed"),
+        broker_over(broken, tmp_path / "sound"),
+    ):
+        pass
