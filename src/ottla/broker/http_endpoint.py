@@ -7,12 +7,13 @@ connection closed. What the pages say comes from the functions given.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_SECONDS_MAX = 5.0
 
-Page = Callable[[], tuple[int, str]]
+Answer = tuple[int, str]
+Page = Callable[[], Answer | Awaitable[Answer]]
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
 
 
@@ -43,7 +44,8 @@ class HttpEndpoint:
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
-                status, text = self._page_of(head)
+                page = self._page_of(head)
+                status, text = await page if isinstance(page, Awaitable) else page
                 writer.write(_response(status, text))
                 await writer.drain()
         except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError):
@@ -52,7 +54,7 @@ class HttpEndpoint:
             writer.close()
             del self._open[task]
 
-    def _page_of(self, head: bytes) -> tuple[int, str]:
+    def _page_of(self, head: bytes) -> Answer | Awaitable[Answer]:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or words[0] not in ("GET", "HEAD"):
             return 400, "only GET is served here\n"

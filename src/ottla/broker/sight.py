@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ottla.broker import cluster_figures, metrics
+from ottla.broker.awaiting import done
 from ottla.broker.cluster_figures import ClusterFigures
 from ottla.broker.http_endpoint import HttpEndpoint
 from ottla.broker.loop_lag import LoopLag
 from ottla.broker.parts import Parts, Surroundings
-from ottla.log.partition_log import PartitionLog
+from ottla.protocol import api_keys
 
 log = logging.getLogger("ottla.broker")
 
@@ -21,7 +22,6 @@ class Sight:
     def __init__(
         self, around: Surroundings, parts: Parts, lag: LoopLag, is_ready: Callable[[], bool]
     ) -> None:
-        self.stats = around.stats
         self._around = around
         self._parts = parts
         self._lag = lag
@@ -35,7 +35,7 @@ class Sight:
         host, _, wanted = where.rpartition(":")
         endpoint = HttpEndpoint(
             {
-                "/metrics": lambda: (200, metrics.exposition(self)),
+                "/metrics": self._metrics,
                 "/healthz": self._health,
                 "/readyz": self._readiness,
             }
@@ -63,40 +63,58 @@ class Sight:
     def _readiness(self) -> tuple[int, str]:
         return (200, "ready\n") if self._is_ready() else (503, "not ready\n")
 
-    # -- for metrics ------------------------------------------------------------------------
+    # -- metrics ----------------------------------------------------------------------------
 
-    def connections(self) -> tuple[int, int]:
-        processor = self._around.listening.processor
-        return processor.count(), processor.opened_total()
+    async def _metrics(self) -> tuple[int, str]:
+        """Read off on the loop, put into words in the pool: of ten thousand partitions there are
+        forty thousand lines, and a scrape must not hold everybody up meanwhile."""
+        return 200, await done(self._around.pool.run(metrics.exposition, self._figures()))
 
-    def logs(self) -> Iterable[tuple[PartitionLog, int]]:
-        replicas = self._parts.replicas
-        return ((held, partition.high_watermark) for partition, held in replicas.online())
-
-    def offline_partitions(self) -> int:
-        return sum(partition.log is None for partition in self._parts.replicas.all())
-
-    def loop_lag_seconds(self) -> float:
-        return self._lag.seconds
-
-    def pool_threads(self) -> int:
-        return self._around.pool.size
-
-    def fetch_sessions(self) -> int:
-        return len(self._parts.services.fetch_sessions)
-
-    def topics(self) -> int:
-        return len(self._parts.metadata.image.topics)
-
-    def cluster(self) -> ClusterFigures:
-        parts = self._parts
-        metadata = parts.metadata
-        figures = cluster_figures.count(metadata.image, self._around.broker_id, metadata.settings())
-        figures.in_sync_shrinks = parts.in_sync_writer.shrinks
-        figures.in_sync_expands = parts.in_sync_writer.expands
-        figures.elections = metadata.duties.stats.elections
-        figures.unclean_elections = metadata.duties.stats.unclean_elections
-        figures.replica_lag_max = max(
-            (partition.lag_max() for partition, _ in parts.replicas.online()), default=0
+    def _figures(self) -> metrics.Figures:
+        around, parts = self._around, self._parts
+        stats, processor = around.stats, around.listening.processor
+        return metrics.Figures(
+            requests=[
+                (api_keys.name_of(key), list(of_api.buckets), of_api.total_ns)
+                for key, of_api in sorted(stats.by_key.items())
+            ],
+            bytes_in=stats.bytes_in,
+            bytes_out=stats.bytes_out,
+            connections_open=processor.count(),
+            connections_opened=processor.opened_total(),
+            topics=len(parts.metadata.image.topics),
+            offline_partitions=sum(one.log is None for one in parts.replicas.all()),
+            loop_lag_seconds=self._lag.seconds,
+            pool_threads=around.pool.size,
+            fetch_sessions=len(parts.services.fetch_sessions),
+            logs=[
+                (
+                    held.topic,
+                    held.partition,
+                    held.size,
+                    held.log_start_offset,
+                    held.log_end_offset,
+                    partition.high_watermark,
+                )
+                for partition, held in parts.replicas.online()
+            ],
+            cluster=self._cluster(),
         )
-        return figures
+
+    def _cluster(self) -> Callable[[], ClusterFigures]:
+        """What changes is read now; the image does not, and may be counted by another thread."""
+        parts, broker_id = self._parts, self._around.broker_id
+        image, settings = parts.metadata.image, parts.metadata.settings()
+        writer, elected = parts.in_sync_writer, parts.metadata.duties.stats
+        shrinks, expands = writer.shrinks, writer.expands
+        elections, unclean = elected.elections, elected.unclean_elections
+        lag = max((partition.lag_max() for partition, _ in parts.replicas.online()), default=0)
+
+        def count() -> ClusterFigures:
+            figures = cluster_figures.count(image, broker_id, settings)
+            figures.in_sync_shrinks, figures.in_sync_expands = shrinks, expands
+            figures.elections, figures.unclean_elections = elections, unclean
+            figures.replica_lag_max = lag
+            return figures
+
+        return count

@@ -14,10 +14,15 @@ import uvloop
 from ottla.broker.http_endpoint import REQUEST_BYTES_MAX, HttpEndpoint
 
 
+async def slow() -> tuple[int, str]:
+    await asyncio.sleep(0)
+    return 200, "at last\n"
+
+
 def answer_to(request: bytes) -> str:
     async def main() -> str:
         endpoint = HttpEndpoint(
-            {"/metrics": lambda: (200, "up 1\n"), "/readyz": lambda: (503, "no\n")}
+            {"/metrics": lambda: (200, "up 1\n"), "/readyz": lambda: (503, "no\n"), "/slow": slow}
         )
         port = await endpoint.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -35,6 +40,10 @@ def test_a_page_is_served() -> None:
     assert text.startswith("HTTP/1.1 200 OK\r\n")
     assert text.endswith("\r\n\r\nup 1\n")
     assert "Content-Length: 5\r\n" in text
+
+
+def test_a_page_may_take_its_time() -> None:
+    assert answer_to(b"GET /slow HTTP/1.1\r\n\r\n").endswith("\r\n\r\nat last\n")
 
 
 @pytest.mark.parametrize(
