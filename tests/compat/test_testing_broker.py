@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from ottla.base.errors import ConfigError
 from ottla.runtime.posix_files import PosixFile
 from ottla.testing import Broker
 from tests.compat.confluent import (
@@ -140,3 +141,20 @@ def test_the_fixture_gives_a_fresh_one(ottla_broker: Broker) -> None:
     topic = create_topic(ottla_broker.bootstrap)
     send_values(ottla_broker.bootstrap, topic, [b"by fixture"])
     assert read_values(ottla_broker.bootstrap, topic) == [b"by fixture"]
+
+
+def test_a_broker_that_does_not_start_leaves_nothing_behind() -> None:
+    before = set(threading.enumerate())
+    broker = Broker({"log.retention.ms": "soon"})
+    with pytest.raises(ConfigError), broker:
+        pass
+    assert not Path(broker.data_dir).exists()
+    assert [one for one in set(threading.enumerate()) - before if "ottla" in one.name] == []
+
+
+def test_a_setting_that_means_nothing_is_told() -> None:
+    with (
+        pytest.warns(UserWarning, match="num.partition is no setting"),
+        Broker({"num.partition": 3}),
+    ):
+        pass

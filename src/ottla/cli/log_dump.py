@@ -264,10 +264,11 @@ def _dump_offset_index(path: Path, base_offset: int) -> Iterator[Found]:
     content = path.read_bytes()
     log = _log_beside(path)
     last = OffsetEntry(base_offset - 1, -1)
+    written = _written(content)
     for at in range(0, len(content) - offset_index.ENTRY_BYTES + 1, offset_index.ENTRY_BYTES):
-        relative, position = offset_index.ENTRY.unpack_from(content, at)
-        if position == 0 and not any(content[at:]):
+        if at >= written:
             return
+        relative, position = offset_index.ENTRY.unpack_from(content, at)
         entry = OffsetEntry(base_offset + relative, position)
         yield entry
         if entry.offset <= last.offset or entry.position <= last.position:
@@ -288,8 +289,9 @@ def _dump_time_index(path: Path, base_offset: int) -> Iterator[Found]:
     batch = next(waiting, None)
     latest = -1
     last = TimeEntry(-1, base_offset - 1)
+    written = _written(content)
     for at in range(0, len(content) - time_index.ENTRY_BYTES + 1, time_index.ENTRY_BYTES):
-        if not any(content[at:]) and len(content) > time_index.ENTRY_BYTES:
+        if at >= written and len(content) > time_index.ENTRY_BYTES:
             return
         timestamp, relative = time_index.ENTRY.unpack_from(content, at)
         entry = TimeEntry(timestamp, base_offset + relative)
@@ -313,6 +315,11 @@ def _dump_txn_index(path: Path) -> Iterator[Found]:
     if len(entries) < len(content) // txn_index.ENTRY_BYTES:
         yield Problem(len(entries) * txn_index.ENTRY_BYTES, "an entry of an unknown version")
     yield from _left_over(content, txn_index.ENTRY_BYTES)
+
+
+def _written(content: bytes) -> int:
+    """Where the zeros begin that an index is made with and that nobody has written over."""
+    return len(content.rstrip(b"\0"))
 
 
 def _left_over(content: bytes, entry_bytes: int) -> Iterator[Problem]:

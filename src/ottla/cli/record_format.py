@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from ottla.cli.model import ReceivedRecord
+from ottla.cli.words import time_of
 
 Piece = Callable[[ReceivedRecord], bytes]
 RecordFormat = Callable[[ReceivedRecord], bytes]
@@ -117,10 +117,7 @@ def _size(value: bytes | None) -> int:
 
 
 def _time_text(record: ReceivedRecord) -> str:
-    if record.timestamp_ms < 0:
-        return ""
-    moment = datetime.fromtimestamp(record.timestamp_ms / 1_000, tz=UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return "" if record.timestamp_ms < 0 else time_of(record.timestamp_ms)
 
 
 TEXT_FIELDS: dict[str, Callable[[ReceivedRecord], str]] = {

@@ -23,6 +23,7 @@ class HandlerPool:
         self._loop = loop
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._leaving = 0  # of the threads: told to end, but not gone yet
         self._size = size
         self._busy = 0
         self._closed = False
@@ -36,7 +37,7 @@ class HandlerPool:
         deferred: Deferred[R] = Deferred()
         self._busy += 1
         # Threads are made when there is work for them: an idle broker has none.
-        if len(self._threads) < min(self._busy, self._size):
+        if len(self._threads) - self._leaving < min(self._busy, self._size):
             self._add_thread()
         self._jobs.put((deferred, work, arguments))
         return deferred
@@ -44,7 +45,8 @@ class HandlerPool:
     def resize(self, size: int) -> None:
         """More threads come as work needs them; surplus ones end after the job they are at."""
         self._size = max(size, 1)
-        for _ in range(len(self._threads) - self._size):
+        for _ in range(len(self._threads) - self._leaving - self._size):
+            self._leaving += 1
             self._jobs.put(None)
 
     def when_idle(self) -> Deferred[None]:
@@ -92,6 +94,7 @@ class HandlerPool:
     def _forget(self, thread: threading.Thread) -> None:
         if thread in self._threads and not self._closed:
             self._threads.remove(thread)
+            self._leaving -= 1
 
     def _resolved(self, deferred: Deferred[Any], value: Any) -> None:
         self._busy -= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from collections.abc import Mapping
 from types import TracebackType
 
@@ -49,9 +50,11 @@ class Broker:
         loaded = load_broker_config(
             None, overrides, data_dir=self.data_dir, listen=f"127.0.0.1:{self._port}"
         )
+        for warning in loaded.warnings:
+            warnings.warn(warning, stacklevel=2)
+        node = Node(loaded.config, self._clock)
         thread = LoopThread("ottla-test-broker")
         thread.start()
-        node = Node(loaded.config, self._clock)
         try:
             thread.run(node.start())
         except BaseException:
@@ -79,7 +82,11 @@ class Broker:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def __enter__(self) -> Broker:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()  # nobody else will: there is no end of a `with` that has not begun
+            raise
 
     def __exit__(
         self,

@@ -177,7 +177,11 @@ class Cluster:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def __enter__(self) -> Cluster:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()  # nobody else will: there is no end of a `with` that has not begun
+            raise
 
     def __exit__(
         self,

@@ -48,6 +48,10 @@ def test_no_timestamp_has_no_time() -> None:
     assert compile_format("%T|%{time}")(a_record(timestamp_ms=-1)) == b"-1|"
 
 
+def test_a_time_that_no_calendar_has_is_told_as_it_is() -> None:
+    assert compile_format("%{time}")(a_record(timestamp_ms=10**17)) == b"100000000000000000"
+
+
 @pytest.mark.parametrize("text", ["%q", "%", "\\", r"\q", r"\x0", "%{nothing}", "%{}", "a%{topic"])
 def test_a_mistake_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is no field"):

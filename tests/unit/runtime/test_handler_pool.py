@@ -68,6 +68,26 @@ def test_it_grows_and_shrinks_while_it_runs() -> None:
     in_a_pool(1, scenario)
 
 
+def test_a_shrinking_pool_may_be_told_twice() -> None:
+    async def scenario(pool: HandlerPool) -> None:
+        held = threading.Event()
+        busy = [pool.run(held.wait, 10) for _ in range(4)]
+        for size in (2, 2, 2):
+            pool.resize(size)  # a change of any other setting says it again
+        held.set()
+        for deferred in busy:
+            await outcome_of(deferred)
+        while len(pool._threads) > 2:
+            await asyncio.sleep(0)
+        pool.resize(4)
+        barrier = threading.Barrier(4)
+        for waiting in [pool.run(barrier.wait, 10) for _ in range(4)]:
+            await outcome_of(waiting)
+        assert len(pool._threads) == 4
+
+    in_a_pool(4, scenario)
+
+
 def test_an_idle_pool_has_no_threads() -> None:
     async def scenario(pool: HandlerPool) -> int:
         return len(pool._threads)
