@@ -12,6 +12,14 @@ REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE = 8 * 1024 * 1024
 # Structs and strings that one request may hold; a million empty structs cost 114 MiB and 1.2 s.
 REQUEST_OBJECTS_MAX = 100_000
 
+# What an answer may hold, other than records: a request of 500 KB can ask a hundred thousand times
+# for the same. The offsets of a thousand groups are half a million; as mappings they take a second.
+RESPONSE_ENTRIES_MAX = 500_000
+
+# The same of an answer that is made of encoded pieces: the settings of ten thousand topics with
+# their documentation.
+RESPONSE_BYTES_MAX = 128 * 1024 * 1024
+
 # What a compressed batch may unpack to, whatever it declares: 8 MiB, or 64 times its own size.
 DECOMPRESSED_BYTES_MAX = 8 * 1024 * 1024
 DECOMPRESSED_RATIO_MAX = 64

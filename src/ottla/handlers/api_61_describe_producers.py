@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ProtocolError
+from ottla.handlers.answer_budget import entries
 from ottla.handlers.context import Context
 from ottla.handlers.local_partitions import find_replica
 from ottla.log.producer_state import ProducerEntry
@@ -21,12 +22,21 @@ Fields = dict[str, Any]
 
 
 def handle(context: Context, request: Any) -> Fields:
+    budget = entries()
+    # One that is asked for again is told again, as by Kafka, but described once.
+    known: dict[tuple[str, int], Fields] = {}
+
+    def describe(topic: str, index: int) -> Fields:
+        answer = known.get((topic, index))
+        if answer is None:
+            answer = known[topic, index] = _describe(context, topic, index)
+        budget.take(1 + len(answer["active_producers"]))
+        return answer
+
     topics = [
         {
             "name": topic.name,
-            "partitions": [
-                _describe(context, topic.name, index) for index in topic.partition_indexes
-            ],
+            "partitions": [describe(topic.name, index) for index in topic.partition_indexes],
         }
         for topic in request.topics
     ]

@@ -8,6 +8,7 @@ from ottla.base.deferred import Deferred
 from ottla.coordinator.shard import Fields
 from ottla.coordinator.transaction_records import STATE_NAMES
 from ottla.coordinator.transaction_shard import TransactionShard
+from ottla.handlers.answer_budget import entries
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import gather
 from ottla.handlers.transaction_requests import Answer, answered
@@ -18,8 +19,16 @@ VERSIONS = (0, 0)
 
 
 def handle(context: Context, request: Any) -> Answer:
-    answers = [_describe(context, one) for one in request.transactional_ids]
-    return gather(answers, lambda states: {"throttle_time_ms": 0, "transaction_states": states})
+    # One that is named again is told again, as by Kafka, but looked at once.
+    known = {one: _describe(context, one) for one in dict.fromkeys(request.transactional_ids)}
+    return gather([known[one] for one in request.transactional_ids], _combined)
+
+
+def _combined(states: list[Fields]) -> Fields:
+    budget = entries()
+    for state in states:
+        budget.take(1 + sum(1 + len(one["partitions"]) for one in state["topics"]))
+    return {"throttle_time_ms": 0, "transaction_states": states}
 
 
 def _describe(context: Context, transactional_id: str) -> Answer:

@@ -104,12 +104,14 @@ def gather(answers: Sequence[Answer], combine: Callable[[list[Fields]], Fields])
         left -= 1
         try:
             results[place] = outcome.result()
+            if left or whole.done:
+                return
+            combined = combine(results)
         except OttlaError as error:
             if not whole.done:
                 whole.fail(error)
-            return
-        if not left and not whole.done:
-            whole.resolve(combine(results))
+        else:
+            whole.resolve(combined)
 
     for place, answer in enumerate(answers):
         if isinstance(answer, Deferred):

@@ -33,4 +33,5 @@ class OrderedDeferred(Deferred[Reply | None]):
 
 
 class CloseConnection(OttlaError):
-    """A failed acks=0 produce has no answer: closing is the only way to tell (as Kafka does)."""
+    """There is no answer that could tell: a failed acks=0 produce has none (Kafka closes, too), and
+    one that is too large is not made."""

@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import MalformedRequest
+from ottla.base.limits import RESPONSE_BYTES_MAX
 from ottla.handlers import registry
 from ottla.handlers.context import Context, Services
 from ottla.handlers.produce_route import produce_at_once
-from ottla.handlers.reply import OrderedDeferred, Part, Reply
+from ottla.handlers.reply import CloseConnection, OrderedDeferred, Part, Reply
 from ottla.protocol import api_keys
 from ottla.protocol.headers import RequestHeader, read_request_header, response_header
 from ottla.protocol.messages import decode_request, encode_response
@@ -147,6 +148,9 @@ class Dispatcher:
                 return parts
             return [start, *parts]
         body = encode_response(key, version, outcome)
+        if len(body) > RESPONSE_BYTES_MAX:
+            name = f"{api_keys.name_of(key)} v{version}"
+            raise CloseConnection(f"{name}: it asked for an answer of {len(body):,} bytes")
         self._stats.bytes_out += len(prefix) + len(body) + SIZE.size
         return SIZE.pack(len(prefix) + len(body)) + prefix + body
 

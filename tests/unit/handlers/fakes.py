@@ -7,6 +7,7 @@ did. Requests and answers go through the codec of the version under test.
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -14,6 +15,7 @@ from typing import Any, TypeVar, cast
 from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, ProtocolError
 from ottla.handlers.context import Context, Services
+from ottla.handlers.reply import Reply
 from ottla.metadata import nodes
 from ottla.metadata.bootstrap import decide_cluster_id
 from ottla.metadata.changes import apply, image_from_snapshot
@@ -80,6 +82,17 @@ class FakeServices:
         self.controller = FakeController(brokers, dead)
         self._static = BrokerConfig({"node.id": str(BROKER_ID), **(settings or {})})
         self._uuids = 0
+        self.turns = 0
+        self._later: deque[Callable[[], None]] = deque()
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self._later.append(callback)
+
+    def run_until(self, awaited: Deferred[Any]) -> None:
+        """Turn after turn of a loop, until it is done."""
+        while not awaited.done:
+            self.turns += 1
+            self._later.popleft()()
 
     @property
     def image(self) -> MetadataImage:
@@ -116,8 +129,14 @@ def ask(services: FakeServices, module: ModuleType, version: int, **fields: Any)
     request = decode_request(module.API_KEY, version, body)
     context = Context(cast(Services, services), version, "test", "PLAINTEXT", 1)
     outcome = module.handle(context, request)
+    if isinstance(outcome, Deferred):
+        services.run_until(outcome)
     answer = outcome.result() if isinstance(outcome, Deferred) else outcome
-    encoded = encode_response(module.API_KEY, version, answer)
+    if isinstance(answer, Reply):
+        encoded = b"".join(cast("list[bytes]", answer.parts))
+        assert answer.size == len(encoded)
+    else:
+        encoded = encode_response(module.API_KEY, version, answer)
     return cast(dict[str, Any], plain(decode_response(module.API_KEY, version, encoded)))
 
 

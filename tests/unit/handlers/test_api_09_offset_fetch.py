@@ -11,7 +11,9 @@ import pytest
 
 from ottla.coordinator.offset_commits import commit_record
 from ottla.coordinator.offsets_records import Commit
+from ottla.handlers import answer_budget
 from ottla.handlers import api_09_offset_fetch as handler
+from ottla.handlers.reply import CloseConnection
 from tests.unit.handlers.group_fakes import GroupServices
 
 
@@ -107,3 +109,26 @@ def test_a_coordinator_that_is_elsewhere(version: int) -> None:
         assert (answer.error_code, answer.topics) == (16, [])
     else:
         assert [one.error_code for one in answer.topics[0].partitions] == [16]
+
+
+def everything_of(*names: str) -> list[dict[str, object]]:
+    return [
+        {"group_id": name, "member_id": None, "member_epoch": -1, "topics": None} for name in names
+    ]
+
+
+def test_a_group_that_is_named_again_is_told_again() -> None:
+    services = GroupServices()
+    services.commit(7)
+    groups = everything_of("g", "unknown", "g")
+    answer = services.ask(handler, 9, groups=groups, require_stable=False).groups
+    assert [one.group_id for one in answer] == ["g", "unknown", "g"]
+    assert [len(one.topics) for one in answer] == [1, 0, 1]
+
+
+def test_no_group_is_told_any_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_budget, "RESPONSE_ENTRIES_MAX", 1_000)
+    services = GroupServices()
+    services.commit(7)
+    with pytest.raises(CloseConnection, match="more than 1,000 entries"):
+        services.ask(handler, 9, groups=everything_of(*["g"] * 334), require_stable=False)

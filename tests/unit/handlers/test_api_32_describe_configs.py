@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.handlers import api_32_describe_configs as module
+from ottla.handlers.reply import CloseConnection
 from ottla.metadata.configs.alter import SET
 from ottla.metadata.controller import ConfigChange, ThisBroker, decide_incremental_alter_configs
 from tests.unit.handlers.fakes import FakeServices, ask, create_topic, versions_of
@@ -126,3 +127,66 @@ def test_loggers() -> None:
     assert "root" in names
     (root,) = describe(FakeServices(), 4, 8, "1", ["root"])["configs"]
     assert (root["config_source"], root["config_type"], root["documentation"]) == (6, 0, "")
+
+
+def describe_many(services: FakeServices, resources: list[tuple[int, str, Any]]) -> Any:
+    asked = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        for kind, name, keys in resources
+    ]
+    options = {"include_synonyms": True, "include_documentation": True}
+    return ask(services, module, 4, resources=asked, **options)["results"]
+
+
+def test_alike_or_not_each_resource_is_told_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    services = FakeServices()
+    for name in ("plain", "alike", "other"):
+        create_topic(services, name, (1,))
+    changed(services, 2, "other", "retention.ms", "5")
+    changed(services, 4, "", "log.retention.ms", "77")
+    described: list[object] = []
+    describe_topic = module.describe_topic
+
+    def noticed(config: Any, own: Any, keys: Any) -> Any:
+        described.append((own, keys))
+        return describe_topic(config, own, keys)
+
+    monkeypatch.setattr(module, "describe_topic", noticed)
+    resources: list[tuple[int, str, Any]] = [
+        (2, "plain", None),
+        (2, "alike", []),
+        (2, "nope", None),
+        (2, "other", None),
+        (2, "plain", ["cleanup.policy"]),
+        (4, "1", None),
+        (4, "", None),
+        (8, "1", ["root"]),
+        (2, "plain", None),
+    ]
+    told = describe_many(services, resources)
+    assert told == [describe_many(services, [resource])[0] for resource in resources]
+    assert [(one["resource_type"], one["resource_name"]) for one in told] == [
+        (kind, name) for kind, name, _ in resources
+    ]
+    assert described[:3] == [({}, None), ({"retention.ms": "5"}, None), ({}, ["cleanup.policy"])]
+
+
+def test_many_that_differ_are_described_in_several_turns() -> None:
+    services = FakeServices()
+    keys = [[f"unknown {number}", "num.io.threads"] for number in range(50)]
+    told = describe_many(services, [(4, "1", each) for each in keys])
+    assert [len(one["configs"]) for one in told] == [1] * 50
+    assert services.turns > 3
+
+
+def test_topics_that_are_alike_cost_little() -> None:
+    services = FakeServices()
+    create_topic(services, "t", (1,))
+    told = describe_many(services, [(2, "t", None)] * 900)
+    assert len(told) == 900
+    assert services.turns == 1
+
+
+def test_an_answer_that_no_client_takes_is_not_made() -> None:
+    with pytest.raises(CloseConnection, match="more than 134,217,728 bytes"):
+        describe_many(FakeServices(), [(4, "1", None)] * 100_000)

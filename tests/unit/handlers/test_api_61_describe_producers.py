@@ -6,7 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from ottla.handlers import answer_budget
 from ottla.handlers import api_61_describe_producers as module
+from ottla.handlers.reply import CloseConnection
 from ottla.log.producer_state import Marker
 from ottla.records.batch_header import (
     ATTRIBUTES,
@@ -126,3 +130,18 @@ def test_refusals() -> None:
         for each in partitions:
             assert each["active_producers"] == []
             assert bool(each["error_message"]) == (each["error_code"] != 0)
+
+
+def test_one_that_is_asked_for_again_is_told_again() -> None:
+    services = FakeServices(an_image(a_topic("t")), a_partition(a_log(), topic="t"))
+    [(_, told)] = describe(services, ("t", [0, 0, 9, 0]))
+    assert [one["partition_index"] for one in told] == [0, 0, 9, 0]
+    assert told[0] == told[1] == told[3]
+    assert len(told[0]["active_producers"]) == 2
+
+
+def test_nobody_is_told_any_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_budget, "RESPONSE_ENTRIES_MAX", 1_000)
+    services = FakeServices(an_image(a_topic("t")), a_partition(a_log(), topic="t"))
+    with pytest.raises(CloseConnection, match="more than 1,000 entries"):
+        describe(services, ("t", [0] * 400))

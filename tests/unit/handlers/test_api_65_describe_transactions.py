@@ -6,8 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ottla.coordinator.transaction_asks import InitAsked
+from ottla.handlers import answer_budget
 from ottla.handlers import api_65_describe_transactions as module
+from ottla.handlers.reply import CloseConnection
 from tests.unit.handlers.read_fakes import FakeServices, ask
 from tests.unit.handlers.transaction_fakes import transactional_services
 
@@ -47,3 +51,17 @@ def test_not_to_be_had() -> None:
     world.refusal = 16
     assert [one["error_code"] for one in describe(services, "x")] == [16]
     assert describe(services) == []
+
+
+def test_one_that_is_named_again_is_told_again_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answer_budget, "RESPONSE_ENTRIES_MAX", 1_000)
+    services, world = transactional_services()
+    world.init_producer_id(InitAsked("x", 60_000)).result()
+    world.add_partitions("x", 1000, 0, [("t", 1), ("s", 0), ("t", 0)], 0).result()
+    told = describe(services, "x", "nobody", "x")
+    assert [one["transactional_id"] for one in told] == ["x", "nobody", "x"]
+    assert told[0] == told[2]
+    with pytest.raises(CloseConnection, match="more than 1,000 entries"):
+        describe(services, *["x"] * 200)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ottla.handlers import answer_budget
 from ottla.handlers import api_68_consumer_group_heartbeat as heartbeat
 from ottla.handlers import api_69_consumer_group_describe as module
+from ottla.handlers.reply import CloseConnection
 from ottla.protocol.error_codes import (
     GROUP_ID_NOT_FOUND,
     INVALID_GROUP_ID,
@@ -98,3 +100,22 @@ def test_switched_off() -> None:
         UNSUPPORTED_VERSION,
         UNSUPPORTED_VERSION,
     ]
+
+
+def test_one_that_is_named_again_is_told_again() -> None:
+    services = GroupServices()
+    services.ask(heartbeat, 1, **JOIN)
+    told = describe(services, "g", "nobody", "g", "", with_operations=True)
+    assert sorted(one["group_id"] for one in told) == ["", "g", "g", "nobody"]
+    twins = [one for one in told if one["group_id"] == "g"]
+    assert twins[0] == twins[1]
+    assert len(twins[0]["members"]) == 1
+
+
+def test_no_group_is_told_any_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_budget, "RESPONSE_ENTRIES_MAX", 1_000)
+    services = GroupServices()
+    services.ask(heartbeat, 1, **JOIN)
+    assert len(describe(services, *["g"] * 250)) == 250
+    with pytest.raises(CloseConnection, match="more than 1,000 entries"):
+        describe(services, *["g"] * 251)
