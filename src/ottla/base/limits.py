@@ -33,12 +33,20 @@ PIPELINED_REQUESTS_MAX = 64
 # Bytes waiting to be sent to a peer before its requests are no longer read.
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 
+# A fetch waits no longer for records, whatever its max_wait_ms says: it is answered without any.
+FETCH_WAIT_MS_MAX = 600_000
+
 # A peer that sends half a request or reads nothing for so long is closed.
 FRAME_STALL_MS_MAX = 30_000
 FIRST_REQUEST_MS_MAX = 10_000
 WRITE_STALL_MS_MAX = 60_000
 
-# Frames that have begun to arrive, over all connections: beyond it a peer is closed.
+# A request that has begun to arrive has the time of a stall and what this rate needs; at one byte
+# every 29 seconds it would never stall, and never end.
+FRAME_BYTES_PER_SECOND_MIN = 16 * 1024
+
+# Frames that have begun to arrive, over all connections: beyond it the one that began first is
+# closed.
 REQUEST_MEMORY_BYTES_MAX = 512 * 1024 * 1024
 
 # An answer that a client takes: a fetch of fetch.max.bytes with a first batch of the largest size.

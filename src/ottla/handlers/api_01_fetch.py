@@ -14,13 +14,14 @@ import uuid
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
+from ottla.base.limits import FETCH_WAIT_MS_MAX
 from ottla.base.ports import Timer
 from ottla.handlers.context import Context
 from ottla.handlers.leader_hints import endpoints_of, leader_of
 from ottla.handlers.local_partitions import ANY_EPOCH
 from ottla.handlers.nearest_replica import NO_PREFERENCE, preferred_replica
 from ottla.handlers.replica_fetch import handle_replica_fetch
-from ottla.handlers.reply import Reply
+from ottla.handlers.reply import ParkedDeferred, Reply
 from ottla.log.partition_log import LogSlice, PartitionLog
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -86,8 +87,8 @@ class _Fetch:
     """One request: what was read so far, and whether that is enough."""
 
     __slots__ = (
-        "_deferred",
         "_missing_bytes",
+        "_parked",
         "_parked_at",
         "_timer",
         "_urgent",
@@ -106,9 +107,9 @@ class _Fetch:
         self.bytes_read = 0
         self._urgent = False
         self._missing_bytes = 0
+        self._parked: ParkedDeferred | None = None
         self._parked_at: list[Partition] = []
         self._timer: Timer | None = None
-        self._deferred: Deferred[Reply | None] = Deferred()
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -253,13 +254,16 @@ class _Fetch:
             if partition is not None:
                 partition.add_waiter(self)
                 self._parked_at.append(partition)
-        self._timer = services.timers.call_later(self.request.max_wait_ms, self._wake)
-        return self._deferred
+        # A client may ask for weeks; one that is gone without a word would be kept for so long.
+        wait_ms = min(self.request.max_wait_ms, FETCH_WAIT_MS_MAX)
+        self._timer = services.timers.call_later(wait_ms, self._wake)
+        self._parked = ParkedDeferred(self._abandon)
+        return self._parked
 
     def on_progress(self, partition: Partition, new_bytes: int) -> None:
         """`new_bytes` is 0 when the watermark moved and nobody knows by how much: look again."""
         self._missing_bytes -= new_bytes
-        if self._deferred.done or (self._missing_bytes > 0 and new_bytes):
+        if self._parked is None or (self._missing_bytes > 0 and new_bytes):
             return
         self.read()
         if self.may_answer():
@@ -272,17 +276,24 @@ class _Fetch:
         self._wake()
 
     def _wake(self) -> None:
-        if not self._deferred.done:
+        if self._parked is not None:
             self.read()
             self._answer()
 
     def _answer(self) -> None:
+        parked = self._parked
+        self._abandon()
+        if parked is not None:
+            parked.resolve(self.reply())
+
+    def _abandon(self) -> None:
+        """Nobody waits any more."""
+        self._parked = None
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._parked_at:
             partition.remove_waiter(self)
         self._parked_at = []
-        self._deferred.resolve(self.reply())
 
 
 def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics) -> Reply:

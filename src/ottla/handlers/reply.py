@@ -5,6 +5,8 @@ Every other handler returns the fields of its response and is encoded from the m
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError
 from ottla.log.partition_log import LogSlice
@@ -30,6 +32,17 @@ class OrderedDeferred(Deferred[Reply | None]):
     """
 
     __slots__ = ()
+
+
+class ParkedDeferred(Deferred[Reply | None]):
+    """An answer that waits for something to happen, for as long as the client likes. Once nobody
+    would read it, `abandon` lets go of all that it holds; then it never comes."""
+
+    __slots__ = ("abandon",)
+
+    def __init__(self, abandon: Callable[[], None]) -> None:
+        super().__init__()
+        self.abandon = abandon
 
 
 class CloseConnection(OttlaError):

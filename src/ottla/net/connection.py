@@ -19,13 +19,14 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import MalformedRequest
 from ottla.base.limits import (
     FIRST_REQUEST_MS_MAX,
+    FRAME_BYTES_PER_SECOND_MIN,
     FRAME_STALL_MS_MAX,
     PIPELINED_REQUESTS_MAX,
     WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
 )
 from ottla.handlers.context import Context
-from ottla.handlers.reply import CloseConnection, OrderedDeferred, Part
+from ottla.handlers.reply import CloseConnection, OrderedDeferred, ParkedDeferred, Part
 from ottla.net.incoming import FrameError, Incoming
 from ottla.net.outgoing import Outgoing
 
@@ -40,19 +41,21 @@ Answer = bytes | list[Part] | None
 class _Slot:
     """The place of one request's answer in the order of answers."""
 
-    __slots__ = ("answer", "ready")
+    __slots__ = ("answer", "bytes_held", "parked", "ready")
 
     def __init__(self) -> None:
         self.ready = False
         self.answer: Answer = None
+        self.bytes_held = 0  # in memory, of an answer that is ready before its turn
+        self.parked: ParkedDeferred | None = None
 
 
 class Connection:
     __slots__ = (
         "_barrier",
+        "_bytes_held",
         "_closed",
         "_descriptor",
-        "_incoming",
         "_outgoing",
         "_processor",
         "_reading",
@@ -62,6 +65,7 @@ class Connection:
         "answered",
         "client_address",
         "connection_id",
+        "incoming",
         "last_context",
         "last_progress_ms",
         "last_read_ms",
@@ -79,10 +83,11 @@ class Connection:
         self.connection_id = connection_id
         self.client_address = str(connected.getpeername()[0])
         self.last_context: Context | None = None
-        self._incoming = Incoming(processor.scratch, processor.memory)
+        self.incoming = Incoming(processor.scratch, processor.memory)
         self._outgoing = Outgoing(connected, processor.pool, self._flush)
         self._slots: deque[_Slot] = deque()
         self._barrier = False
+        self._bytes_held = 0  # by answers that are ready before their turn
         self._reading = False
         self._writing = False
         self._closed = False
@@ -94,11 +99,14 @@ class Connection:
 
     def _on_readable(self) -> None:
         try:
-            received = self._incoming.receive(self._socket)
+            received = self.incoming.receive(self._socket)
         except BlockingIOError:
             return
         except OSError:
             self.close()
+            return
+        except FrameError as refused:
+            self._refuse(refused)
             return
         if received == 0:
             self.close()
@@ -108,9 +116,13 @@ class Connection:
 
     def _handle_frames(self) -> None:
         """Handle every whole frame at hand, until an answer must be waited for."""
-        incoming = self._incoming
+        incoming = self.incoming
         try:
-            while not self._barrier and len(self._slots) < PIPELINED_REQUESTS_MAX:
+            while (
+                not self._barrier
+                and len(self._slots) < PIPELINED_REQUESTS_MAX
+                and self._bytes_held <= WRITE_BUFFER_BYTES_MAX
+            ):
                 frame = incoming.next_frame()
                 if frame is None:
                     break
@@ -125,9 +137,14 @@ class Connection:
         except Exception:  # the last line of defence: one bad request must not end the broker
             log.exception("request of %s failed", self.client_address)
             self.close()
-        if not self._closed:
-            incoming.put_aside()
-            self._flush()
+        if self._closed:
+            return
+        try:
+            incoming.put_aside(self.last_read_ms)
+        except FrameError as refused:
+            self._refuse(refused)
+            return
+        self._flush()
 
     def _drained(self) -> bool:
         """Cheap requests with dear answers: send before more of them are handled."""
@@ -147,11 +164,14 @@ class Connection:
             self._slots.append(slot)
             if isinstance(outcome, OrderedDeferred) and not outcome.done:
                 self._barrier = True
+            elif isinstance(outcome, ParkedDeferred):
+                slot.parked = outcome
             outcome.when_done(lambda done: self._on_answer(slot, done))
         elif self._slots:
             slot = _Slot()
             slot.ready, slot.answer = True, outcome
             self._slots.append(slot)
+            self._hold(slot)
         else:
             self._send(outcome)
 
@@ -184,19 +204,33 @@ class Connection:
             self.close()
             return
         slot.ready = True
+        slot.parked = None
         if was_barrier:
             self._barrier = False
+        if slot is not self._slots[0]:
+            self._hold(slot)
         self._collect()
-        if self._incoming.has_aside():
+        if self.incoming.has_aside():
             self._handle_frames()
         else:
             self._flush()
+
+    def _hold(self, slot: _Slot) -> None:
+        """Its turn has not come, and what it waits behind may take its time."""
+        answer = slot.answer
+        if isinstance(answer, bytes):
+            slot.bytes_held = len(answer)
+        elif answer is not None:
+            slot.bytes_held = sum(len(part) for part in answer if isinstance(part, bytes))
+        self._bytes_held += slot.bytes_held
 
     def _collect(self) -> None:
         """Move answers, in the order of their requests, to what is sent."""
         slots = self._slots
         while slots and slots[0].ready:
-            self._send(slots.popleft().answer)
+            slot = slots.popleft()
+            self._bytes_held -= slot.bytes_held
+            self._send(slot.answer)
 
     def _flush(self) -> None:
         if self._closed:
@@ -215,9 +249,13 @@ class Connection:
                 return
         if self._writing:
             self._watch_writable(False)
-        if self._barrier or len(self._slots) >= PIPELINED_REQUESTS_MAX:
+        if (
+            self._barrier
+            or len(self._slots) >= PIPELINED_REQUESTS_MAX
+            or self._bytes_held > WRITE_BUFFER_BYTES_MAX
+        ):
             self._pause_reading()
-        elif self._incoming.has_aside() and not self._incoming.is_partial():
+        elif self.incoming.has_aside() and not self.incoming.is_partial():
             self._processor.call_soon(self._continue)
         elif not self._reading:
             self._resume_reading()
@@ -242,6 +280,8 @@ class Connection:
     def _resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
+            # While nobody read from it, it could not go on.
+            self.last_read_ms = self.incoming.began_ms = self._processor.now_ms()
             self._processor.loop.add_reader(self._descriptor, self._on_readable)
 
     # -- end --------------------------------------------------------------------------------
@@ -252,9 +292,12 @@ class Connection:
             if now_ms - self.last_progress_ms > WRITE_STALL_MS_MAX:
                 return "it does not read its answers"
             return None
-        if self._incoming.is_partial():
+        if self._reading and self.incoming.is_partial():
             if now_ms - self.last_read_ms > FRAME_STALL_MS_MAX:
                 return "it sent half a request and stalled"
+            seconds_max = self.incoming.declared_bytes() / FRAME_BYTES_PER_SECOND_MIN
+            if now_ms - self.incoming.began_ms > FRAME_STALL_MS_MAX + 1000 * seconds_max:
+                return "its request comes too slowly"
             if self.answered == 0 and now_ms - self.opened_ms > FIRST_REQUEST_MS_MAX:
                 return "no whole request came in time"
         if not self._slots and now_ms - self.last_read_ms > idle_ms_max:
@@ -267,6 +310,10 @@ class Connection:
         self._closed = True
         self._pause_reading()
         self._watch_writable(False)
-        self._incoming.release()
+        self.incoming.release()
+        for slot in self._slots:
+            if slot.parked is not None:
+                slot.parked.abandon()
+        self._slots.clear()
         self._socket.close()
         self._processor.forget(self)

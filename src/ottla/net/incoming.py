@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
 
 from ottla.base.errors import OttlaError
 from ottla.base.limits import REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE
@@ -37,6 +38,7 @@ class FrameMemory:
         "bytes_max",
         "bytes_used",
         "frame_bytes_max",
+        "make_room",
         "other_bytes_max",
     )
 
@@ -47,10 +49,13 @@ class FrameMemory:
         self.any_bytes_max = min(self.frame_bytes_max, self.other_bytes_max)
         self.bytes_used = 0
         self._kept: bytearray | None = None
+        self.make_room: Callable[[Incoming], bool] = lambda asking: False
+        """Closes whoever takes longest, unless that is who asks; for the processor to set."""
 
-    def take(self, size: int) -> bytearray:
-        if self.bytes_used + size > self.bytes_max:
-            raise FrameError("requests under way exceed the memory set aside for them")
+    def take(self, size: int, asking: Incoming) -> bytearray:
+        while self.bytes_used + size > self.bytes_max:
+            if not self.make_room(asking):
+                raise FrameError("requests under way exceed the memory set aside for them")
         self.bytes_used += size
         kept = self._kept
         if kept is not None and len(kept) >= size:
@@ -66,7 +71,18 @@ class FrameMemory:
 
 
 class Incoming:
-    __slots__ = ("_aside", "_end", "_have", "_memory", "_need", "_own", "_position", "_scratch")
+    __slots__ = (
+        "_aside",
+        "_continued",
+        "_end",
+        "_have",
+        "_memory",
+        "_need",
+        "_own",
+        "_position",
+        "_scratch",
+        "began_ms",
+    )
 
     def __init__(self, scratch: bytearray, memory: FrameMemory) -> None:
         self._scratch = memoryview(scratch)
@@ -77,6 +93,9 @@ class Incoming:
         self._own: bytearray | None = None
         self._have = 0
         self._need = 0
+        self._continued = False  # whether the scratch buffer begins with what was put aside
+        self.began_ms = 0
+        """When the first byte of a frame came of which some are still missing."""
 
     def receive(self, connected: socket.socket) -> int:
         own = self._own
@@ -84,6 +103,7 @@ class Incoming:
             return self._receive_own(connected, own)
         aside = self._aside
         if not aside:
+            self._continued = False
             received = connected.recv_into(self._scratch)
             self._position, self._end = 0, received
             return received
@@ -91,6 +111,7 @@ class Incoming:
         received = connected.recv_into(self._scratch[start:])
         self._scratch[:start] = aside
         self._aside = b""
+        self._continued = True
         self._position, self._end = 0, start + received
         return received
 
@@ -103,7 +124,7 @@ class Incoming:
         return received
 
     def _grow(self, own: bytearray) -> bytearray:
-        larger = self._memory.take(min(self._need, 2 * len(own)))
+        larger = self._memory.take(min(self._need, 2 * len(own)), self)
         larger[: self._have] = own[: self._have]
         self._memory.give_back(own)
         self._own = larger
@@ -139,6 +160,7 @@ class Incoming:
         aside, self._aside = self._aside, b""
         self._scratch[: len(aside)] = aside
         self._position, self._end = 0, len(aside)
+        self._continued = True
 
     def _judge_size(self, size: int, left: int) -> None:
         if size <= 0 or size > self._memory.frame_bytes_max:
@@ -148,17 +170,19 @@ class Incoming:
             if key != PRODUCE_KEY:
                 raise FrameError(f"a frame of {size} bytes is too large for API key {key}")
 
-    def put_aside(self) -> None:
+    def put_aside(self, now_ms: int) -> None:
         """Keep what is left in the scratch buffer, which another connection will overwrite."""
         left = self._end - self._position
         if left == 0:
             return
+        if self._position or not self._continued:
+            self.began_ms = now_ms  # it is the start of another frame than before
         rest = self._scratch[self._position : self._end]
         self._position = self._end = 0
         if left >= SIZE.size:
             need = SIZE.size + SIZE.unpack_from(rest)[0]
             if need > OWN_BUFFER_BYTES_MIN and need > left:
-                own = self._memory.take(min(need, max(OWN_BUFFER_BYTES_FIRST, 2 * left)))
+                own = self._memory.take(min(need, max(OWN_BUFFER_BYTES_FIRST, 2 * left)), self)
                 own[:left] = rest
                 self._own, self._have, self._need = own, left, need
                 return
@@ -175,6 +199,17 @@ class Incoming:
         if not aside:
             return False
         return len(aside) < SIZE.size or len(aside) < SIZE.size + SIZE.unpack_from(aside)[0]
+
+    def declared_bytes(self) -> int:
+        """How large the frame is that has begun to come; 0 if that is not known yet."""
+        if self._own is not None:
+            return self._need
+        aside = self._aside
+        return SIZE.unpack_from(aside)[0] if len(aside) >= SIZE.size else 0
+
+    def holds_memory(self) -> bool:
+        """Whether its frame counts in what is set aside for all of them."""
+        return self._own is not None
 
     def release(self) -> None:
         if self._own is not None:

@@ -17,7 +17,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import MalformedRequest
 from ottla.base.ports import Pool, Timer, Timers
 from ottla.net.connection import Answer, Connection
-from ottla.net.incoming import FrameMemory
+from ottla.net.incoming import FrameMemory, Incoming
 
 log = logging.getLogger("ottla.net")
 
@@ -44,6 +44,7 @@ class Processor:
         self.dispatch: Dispatch = _refuse_all
         self.pool = pool
         self.memory = memory
+        memory.make_room = self._make_room
         self.scratch = bytearray(SCRATCH_BYTES)
         self.call_soon = loop.call_soon
         self._timers = timers
@@ -100,6 +101,17 @@ class Processor:
             self._complaints.clear()
         self._complaints[address] = now_ms
         log.warning("closed a connection of %s: %s", address, json.dumps(reason))
+
+    def _make_room(self, asking: Incoming) -> bool:
+        """Large requests that come piece by piece have taken all there is for them. Whose began
+        first is closed: who is honest gets it sent, and who sends nothing but pieces goes."""
+        holding = [one for one in self._connections.values() if one.incoming.holds_memory()]
+        oldest = min(holding, key=lambda one: one.incoming.began_ms, default=None)
+        if oldest is None or oldest.incoming is asking:
+            return False
+        self.complain(oldest.client_address, "others need the memory of its unfinished request")
+        oldest.close()
+        return True
 
     def close(self) -> None:
         if self._sweeping is not None:

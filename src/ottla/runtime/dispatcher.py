@@ -17,7 +17,13 @@ from ottla.base.limits import RESPONSE_BYTES_MAX
 from ottla.handlers import registry
 from ottla.handlers.context import Context, Services
 from ottla.handlers.produce_route import produce_at_once
-from ottla.handlers.reply import CloseConnection, OrderedDeferred, Part, Reply
+from ottla.handlers.reply import (
+    CloseConnection,
+    OrderedDeferred,
+    ParkedDeferred,
+    Part,
+    Reply,
+)
 from ottla.protocol import api_keys
 from ottla.protocol.headers import RequestHeader, read_request_header, response_header
 from ottla.protocol.messages import decode_request, encode_response
@@ -117,8 +123,7 @@ class Dispatcher:
         stats: ApiStats,
         started_ns: int,
     ) -> Deferred[Answer]:
-        ordered = isinstance(outcome, OrderedDeferred)
-        answer: Deferred[Any] = OrderedDeferred() if ordered else Deferred()
+        answer = _of_the_same_kind(outcome)
 
         def finished(done: Deferred[Any]) -> None:
             try:
@@ -163,3 +168,11 @@ class Dispatcher:
         body = encode_response(key, 0, unsupported_version_response())
         prefix = response_header(key, 0, correlation_id)
         return SIZE.pack(len(prefix) + len(body)) + prefix + body
+
+
+def _of_the_same_kind(outcome: Deferred[Any]) -> Deferred[Any]:
+    if isinstance(outcome, OrderedDeferred):
+        return OrderedDeferred()
+    if isinstance(outcome, ParkedDeferred):
+        return ParkedDeferred(outcome.abandon)
+    return Deferred()

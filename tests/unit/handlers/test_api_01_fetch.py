@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.base.deferred import Deferred
+from ottla.base.limits import FETCH_WAIT_MS_MAX
 from ottla.handlers import api_01_fetch
 from ottla.handlers.nearest_replica import RACK_AWARE
 from ottla.protocol.error_codes import (
@@ -221,3 +222,25 @@ def test_a_consumer_waits_for_as_many_bytes_as_it_wants() -> None:
             broker.replica.fetched_by(replica, offset)
         committed = len(broker.replica.content())
         assert waiting.done == (committed >= 3 * size)
+
+
+def test_a_fetch_that_nobody_waits_for_any_more_is_let_go() -> None:
+    broker = ClusterBroker()
+    waiting = fetch(broker, wait_ms=5_000)
+    assert list(broker.replica.partition._waiters)
+    waiting.abandon()
+    assert not list(broker.replica.partition._waiters)
+    broker.replica.produce(3)
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 3)
+    broker.time.advance(10_000)
+    assert not waiting.done
+
+
+def test_nobody_waits_for_weeks() -> None:
+    broker = ClusterBroker()
+    waiting = fetch(broker, wait_ms=2**31 - 1)
+    broker.time.advance(FETCH_WAIT_MS_MAX - 1)
+    assert not waiting.done
+    broker.time.advance(1)
+    assert records(decoded(waiting.result(), 1, 17)) == b""

@@ -11,6 +11,7 @@ import pytest
 from ottla.handlers import api_32_describe_configs as module
 from ottla.handlers.reply import CloseConnection
 from ottla.metadata.configs.alter import SET
+from ottla.metadata.configs.describe import describe_topic
 from ottla.metadata.controller import ConfigChange, ThisBroker, decide_incremental_alter_configs
 from tests.unit.handlers.fakes import FakeServices, ask, create_topic, versions_of
 
@@ -145,7 +146,6 @@ def test_alike_or_not_each_resource_is_told_in_its_place(monkeypatch: pytest.Mon
     changed(services, 2, "other", "retention.ms", "5")
     changed(services, 4, "", "log.retention.ms", "77")
     described: list[object] = []
-    describe_topic = module.describe_topic
 
     def noticed(config: Any, own: Any, keys: Any) -> Any:
         described.append((own, keys))

@@ -14,11 +14,13 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.base.limits import (
     FIRST_REQUEST_MS_MAX,
+    FRAME_BYTES_PER_SECOND_MIN,
     FRAME_STALL_MS_MAX,
     PIPELINED_REQUESTS_MAX,
+    WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
 )
-from ottla.handlers.reply import OrderedDeferred
+from ottla.handlers.reply import OrderedDeferred, ParkedDeferred
 from ottla.net.acceptor import Acceptor, ConnectionLimits
 from ottla.net.connection import Connection
 from ottla.net.incoming import FrameMemory
@@ -43,11 +45,12 @@ class Server:
             loop=loop,
             pool=_NoPool(),
             timers=self.timers,
-            memory=FrameMemory(1 << 26, 1 << 25, 1 << 23),
+            memory=FrameMemory(1 << 23, 1 << 25, 1 << 23),
             idle_ms_max=lambda: IDLE_MS_MAX,
         )
         self.processor.dispatch = self._dispatch
         self.seen: list[bytes] = []
+        self.abandoned: list[bytes] = []
         self.waiting: list[tuple[bytes, Deferred[Any]]] = []
         limits = ConnectionLimits(lambda: 10, lambda _: 10, lambda: 10_000)
         self.acceptor = Acceptor(
@@ -61,9 +64,13 @@ class Server:
         self.seen.append(body)
         if body.startswith(b"now"):
             return framed(body)
-        deferred: Deferred[Any] = (
-            OrderedDeferred() if body.startswith(b"ordered") else Deferred[Any]()
-        )
+        deferred: Deferred[Any]
+        if body.startswith(b"ordered"):
+            deferred = OrderedDeferred()
+        elif body.startswith(b"parked"):
+            deferred = ParkedDeferred(lambda: self.abandoned.append(body))
+        else:
+            deferred = Deferred()
         self.waiting.append((body, deferred))
         return deferred
 
@@ -203,3 +210,106 @@ def test_a_peer_that_reads_nothing_is_not_read_from_and_ends() -> None:
         assert "read its answers" in (connection.overdue(stalled_ms, IDLE_MS_MAX) or "")
 
     scenario(play)
+
+
+def test_what_waits_for_a_peer_that_left_is_let_go() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"parked 1") + framed(b"parked 2") + framed(b"later 3"))
+        await seen(server, 3)
+        server.answer(0)
+        assert await next_answer(reader) == b"parked 1"
+        writer.close()
+        while server.processor.count():
+            await asyncio.sleep(0.001)
+        assert server.abandoned == [b"parked 2"]
+
+    scenario(play)
+
+
+def test_answers_behind_one_that_waits_are_bounded() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        large = b"now" + bytes(300_000)
+        count = 30
+        writer.write(framed(b"later") + framed(large) * count)
+        enough = WRITE_BUFFER_BYTES_MAX // len(large) + 2
+        await seen(server, enough)
+        await asyncio.sleep(0.05)
+        assert len(server.seen) == enough
+        connection = server.connection()
+        assert not connection._reading
+        server.answer()
+        assert await next_answer(reader) == b"later"
+        for _ in range(count):
+            assert await next_answer(reader) == large
+        assert connection._bytes_held == 0
+
+    scenario(play)
+
+
+def test_a_frame_that_drips_has_an_end() -> None:
+    """It never stalls: there was a byte a moment ago."""
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        size = 10 * FRAME_BYTES_PER_SECOND_MIN
+        writer.write(framed(b"now") + struct.pack(">i", size) + bytes(10))
+        await seen(server, 1)
+        await asyncio.sleep(0.02)
+        connection = server.connection()
+        began_ms = connection.incoming.began_ms
+        allowed_ms = FRAME_STALL_MS_MAX + 10_000
+        for passed_ms, is_over in ((allowed_ms - 100, False), (allowed_ms + 100, True)):
+            connection.last_read_ms = began_ms + passed_ms
+            verdict = connection.overdue(began_ms + passed_ms, IDLE_MS_MAX)
+            assert (verdict == "its request comes too slowly") == is_over
+
+    scenario(play)
+
+
+def test_a_peer_that_is_not_read_from_has_not_stalled() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"ordered") + struct.pack(">i", 100) + bytes(10))
+        await seen(server, 1)
+        await asyncio.sleep(0.02)
+        connection = server.connection()
+        late_ms = connection.last_read_ms + 10 * FRAME_STALL_MS_MAX
+        assert connection.overdue(late_ms, IDLE_MS_MAX) is None
+        server.answer()
+        assert await next_answer(reader) == b"ordered"
+        assert connection._reading
+
+    scenario(play)
+
+
+def test_the_oldest_unfinished_request_makes_room_for_others() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        size = 3 * (1 << 20)
+        writers = [writer]
+        await connected(server, 1)
+        try:
+            while server.processor.count() == len(writers):
+                writers[-1].write(struct.pack(">i", size) + bytes(size // 2))
+                while not await is_held(server, len(writers)):
+                    pass
+                if server.processor.count() == len(writers):
+                    writers.append((await asyncio.open_connection("127.0.0.1", server.port))[1])
+                    await connected(server, len(writers))
+            assert await reader.read() == b"", "the first of them is gone"
+            writers[-1].write(bytes(size - size // 2))
+            await seen(server, 1)
+        finally:
+            for one in writers:
+                one.close()
+
+    scenario(play)
+
+
+async def connected(server: Server, count: int) -> None:
+    while server.processor.count() < count:
+        await asyncio.sleep(0.001)
+
+
+async def is_held(server: Server, count: int) -> bool:
+    """Whether so many have begun with a large frame, or one had to go."""
+    await asyncio.sleep(0.001)
+    holding = [one for one in server.processor._connections.values() if one.incoming.holds_memory()]
+    return len(holding) == count or server.processor.count() < count

@@ -25,7 +25,7 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def received(incoming: Incoming, pieces: list[bytes]) -> list[bytes]:
+def received(incoming: Incoming, pieces: list[bytes], now_ms: int = 0) -> list[bytes]:
     """What comes out when `pieces` arrive one after the other."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -40,7 +40,7 @@ def received(incoming: Incoming, pieces: list[bytes]) -> list[bytes]:
                     break
                 while (frame := incoming.next_frame()) is not None:
                     frames.append(bytes(frame))
-                incoming.put_aside()
+                incoming.put_aside(now_ms)
     return frames
 
 
@@ -107,3 +107,40 @@ def test_memory_for_frames_in_pieces_is_bounded_over_all_connections() -> None:
         received(an_incoming(memory=memory), [start])
     held[0].release()
     received(an_incoming(memory=memory), [start])
+
+
+def test_who_needs_memory_may_get_that_of_another() -> None:
+    memory = FrameMemory(2 << 20, 32 << 20, 8 << 20)
+    start = struct.pack(">i", 2 << 20) + PRODUCE + bytes(40_000)
+    oldest, other = an_incoming(memory=memory), an_incoming(memory=memory)
+    asked: list[Incoming] = []
+
+    def make_room(asking: Incoming) -> bool:
+        asked.append(asking)
+        oldest.release()
+        return len(asked) == 1
+
+    memory.make_room = make_room
+    for incoming in (oldest, other):
+        received(incoming, [start])
+    newcomer = an_incoming(memory=memory)
+    received(newcomer, [start])
+    assert asked == [newcomer]
+    assert [one.holds_memory() for one in (oldest, other, newcomer)] == [False, True, True]
+    with pytest.raises(FrameError, match="memory"):
+        received(an_incoming(memory=memory), [start])
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_frame_begins_with_its_first_byte(size: int) -> None:
+    incoming = an_incoming()
+    body = PRODUCE + bytes(size - 2)
+    stream = framed(body)
+    received(incoming, [stream[:3]], now_ms=1_000)
+    assert (incoming.began_ms, incoming.declared_bytes()) == (1_000, 0)
+    received(incoming, [stream[3:50]], now_ms=2_000)
+    received(incoming, [stream[50:-1]], now_ms=3_000)
+    assert incoming.began_ms == 1_000
+    assert incoming.declared_bytes() in (size, size + 4)
+    assert received(incoming, [stream[-1:] + stream[:7]], now_ms=4_000) == [body]
+    assert incoming.began_ms == 4_000
