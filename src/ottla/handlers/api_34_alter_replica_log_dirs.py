@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs 1-2: move a replica between the log dirs of this broker (v2 flexible).
+"""AlterReplicaLogDirs 1-2: which log dir of this broker a replica is in; a move is refused.
 
-A replica that is asked to be where it is already stays there. Moving one is not built:
+v2 flexible. A replica that is asked to be where it is already stays there. Moving one is not built:
 UNSUPPORTED_VERSION tells that this broker can not do it. The last mention of a partition counts.
 """
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import ProtocolError
 
 R = TypeVar("R")
 Job = tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]
@@ -79,13 +80,24 @@ class HandlerPool:
             if job is None:
                 self._tell(self._forget, threading.current_thread())
                 return
-            deferred, work, arguments = job
-            try:
-                value = work(*arguments)
-            except BaseException as error:  # handed to whoever waits, who decides
-                self._tell(self._failed, deferred, error)
-            else:
-                self._tell(self._resolved, deferred, value)
+            self._do(*job)
+            # An idle thread holds nothing of its last job: it may have been a batch unpacked.
+            del job
+
+    def _do(
+        self, deferred: Deferred[Any], work: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
+        try:
+            value = work(*arguments)
+        except ProtocolError as refused:
+            # An answer, and nothing to be traced: the frames it came through hold what they were
+            # at, megabytes of a batch that was unpacked, until somebody collects the garbage.
+            refused.__traceback__ = refused.__cause__ = refused.__context__ = None
+            self._tell(self._failed, deferred, refused)
+        except BaseException as error:  # handed to whoever waits, who decides
+            self._tell(self._failed, deferred, error)
+        else:
+            self._tell(self._resolved, deferred, value)
 
     def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import ProtocolError
 from ottla.runtime.handler_pool import HandlerPool
 
 
@@ -48,6 +51,36 @@ def test_an_error_is_handed_to_whoever_waits() -> None:
             await outcome_of(pool.run(lambda: 1 // 0))
 
     in_a_pool(1, scenario)
+
+
+class Large:
+    """Stands for megabytes."""
+
+
+def test_a_refusal_leaves_nothing_behind() -> None:
+    """Not even until the garbage is collected: a producer could fill the memory meanwhile."""
+    held: list[weakref.ref[Large]] = []
+
+    def refuse(argument: Large) -> None:
+        unpacked = Large()
+        held.extend((weakref.ref(argument), weakref.ref(unpacked)))
+        try:
+            int("too much")
+        except ValueError as cause:
+            raise ProtocolError(10, "too large") from cause
+
+    async def scenario(pool: HandlerPool) -> None:
+        with pytest.raises(ProtocolError, match="too large"):
+            await outcome_of(pool.run(refuse, Large()))
+        # Another job by the same thread has ended, so it is done with the first.
+        await outcome_of(pool.run(int))
+        assert [one() for one in held] == [None, None]
+
+    gc.disable()
+    try:
+        in_a_pool(1, scenario)
+    finally:
+        gc.enable()
 
 
 def test_it_grows_and_shrinks_while_it_runs() -> None:
