@@ -48,9 +48,11 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         )
 
     def respond(results: list[CreateResult]) -> Fields:
+        # Thousands of topics that are made alike are described once.
+        known: dict[frozenset[tuple[str, str]], list[Fields]] = {}
         return {
             "throttle_time_ms": 0,
-            "topics": [_result(result, services.config) for result in results],
+            "topics": [_result(result, services.config, known) for result in results],
         }
 
     def refuse(code: int, message: str | None) -> Fields:
@@ -70,7 +72,15 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _result(result: CreateResult, config: BrokerConfig) -> Fields:
+def _result(
+    result: CreateResult,
+    config: BrokerConfig,
+    known: dict[frozenset[tuple[str, str]], list[Fields]],
+) -> Fields:
+    configs: list[Fields] = []
+    if result.error_code == NONE:
+        key = frozenset(result.configs.items())
+        configs = known.get(key) or known.setdefault(key, _configs(result, config))
     return {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -79,13 +89,11 @@ def _result(result: CreateResult, config: BrokerConfig) -> Fields:
         "topic_config_error_code": NONE,
         "num_partitions": result.partition_count,
         "replication_factor": result.replication_factor,
-        "configs": _configs(result, config),
+        "configs": configs,
     }
 
 
 def _configs(result: CreateResult, config: BrokerConfig) -> list[Fields]:
-    if result.error_code != NONE:
-        return []
     return [
         {
             "name": described.name,

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.base.errors import InvariantError, ProtocolError, StorageError
 from ottla.handlers import api_19_create_topics as module
+from ottla.metadata.configs.describe import describe_topic
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, NOT_CONTROLLER
 from tests.unit.handlers.fakes import FakeServices, ask, versions_of
 
@@ -131,6 +132,26 @@ def test_a_topic_that_is_larger_than_a_commit_is_validated_as_a_whole() -> None:
     (told,) = create(services, 7, topic("large", num_partitions=2_500), validate_only=True)
     assert (told["error_code"], told["num_partitions"]) == (0, 2_500)
     assert services.image.topics == {}
+
+
+def test_topics_that_are_made_alike_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[dict[str, str]] = []
+
+    def noticed(config: Any, own: dict[str, str]) -> Any:
+        described.append(own)
+        return describe_topic(config, own)
+
+    monkeypatch.setattr(module, "describe_topic", noticed)
+    other = [{"name": "retention.ms", "value": "6"}]
+    told = create(FakeServices(), 7, topic("a"), topic("b"), topic("c", configs=other))
+    assert described == [{"retention.ms": "5"}, {"retention.ms": "6"}]
+    values = {
+        one["name"]: config["value"]
+        for one in told
+        for config in one["configs"]
+        if config["name"] == "retention.ms"
+    }
+    assert values == {"a": "5", "b": "5", "c": "6"}
 
 
 def test_a_part_that_can_not_be_made_is_told() -> None:
