@@ -79,3 +79,33 @@ def test_a_full_disk_takes_its_log_dir_offline_and_nothing_else(node: FailingDis
     assert read_values(node.bootstrap, filled)[: len(acknowledged)] == acknowledged
     send_values(node.bootstrap, filled, [b"room again"])
     assert read_values(node.bootstrap, filled)[-1] == b"room again"
+
+
+def test_a_disk_that_is_not_there_at_the_start_costs_what_is_on_it(node: FailingDiskNode) -> None:
+    topics = [create_topic(node.bootstrap) for _ in range(2)]
+    on_first, on_second = sorted(topics, key=lambda topic: node.dirs.index(node.dir_of(topic)))
+    for topic in topics:
+        send_values(node.bootstrap, topic, [b"from before"])
+    node.stop()
+    second = node.dirs[1]
+    away = second.with_name("away")
+    second.rename(away)
+    second.write_text("a disk that was not mounted")
+    node.start()
+    assert str(second) in node.health()
+    send_values(node.bootstrap, on_first, [b"goes on"])
+    assert read_values(node.bootstrap, on_first) == [b"from before", b"goes on"]
+    with pytest.raises(KafkaException):
+        send_values(
+            node.bootstrap, on_second, [b"lost?"], {"retries": 0, "message.timeout.ms": 2000}
+        )
+    new = create_topic(node.bootstrap)
+    send_values(node.bootstrap, new, [b"new ones go where they can"])
+    assert "Traceback" not in node.log_text()
+    node.stop()
+    second.unlink()
+    away.rename(second)
+    node.start()
+    assert read_values(node.bootstrap, on_second) == [b"from before"]
+    assert read_values(node.bootstrap, on_first) == [b"from before", b"goes on"]
+    assert read_values(node.bootstrap, new) == [b"new ones go where they can"]
