@@ -50,6 +50,16 @@ def test_send_and_wait(cluster: str, topic: str, run: Run) -> None:
     assert values(cluster, topic) == [b"one", b"two"]
 
 
+def test_tasks_that_wait_for_memory_go_on_together(cluster: str, topic: str, run: Run) -> None:
+    async def work() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster, buffer_memory=100_000) as producer:
+            tasks = (producer.send_and_wait(topic, bytes(100)) for _ in range(5_000))
+            assert len(await asyncio.gather(*tasks)) == 5_000
+            assert producer.metrics()["batch-send-total"] < 500, "not one by one"
+
+    run(work())
+
+
 def test_many_at_once_stay_in_order(cluster: str, topic: str, run: Run) -> None:
     told: list[int] = []
 

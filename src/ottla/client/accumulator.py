@@ -87,7 +87,7 @@ class Accumulator:
         self.queued = 0  # lanes in all of them
         self.by_age: deque[ProducerBatch] = deque()  # all that are not done, and some that are
         self._lingering: deque[tuple[float, ProducerBatch]] = deque()
-        self._short: deque[Pending[None]] = deque()
+        self._short: deque[tuple[int, Pending[None]]] = deque()  # (bytes, settled if they fit)
         self._flushes: deque[tuple[int, Pending[None]]] = deque()  # (last batch, settled after it)
         self._last_number = 0
         self.unfinished = 0
@@ -104,7 +104,10 @@ class Accumulator:
         )
         self.add(batch)
         lane.open = batch
-        if self._linger_ms:
+        if self._short:
+            self.wants_turn = True
+            self.enqueue(lane)
+        if self._linger_ms:  # even then: memory may suffice again before it has gone
             self.wants_turn |= not self._lingering
             self._lingering.append((now_ms + self._linger_ms, batch))
         return batch
@@ -127,12 +130,28 @@ class Accumulator:
             self.wants_turn = True
             self.enqueue(lane)
 
-    def memory(self) -> Pending[None]:
-        """Settled when some of it has been given back; in the order of asking."""
-        self.seal_all()
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody waits for memory: then nothing lingers."""
+        return bool(self._short)
+
+    def memory(self, size: int) -> Pending[None]:
+        """Settled when so much of it has been given back; in the order of asking."""
+        if not self._short:
+            self.wants_turn = True
+            self.enqueue_all()
         pending: Pending[None] = Pending()
-        self._short.append(pending)
+        self._short.append((size, pending))
         return pending
+
+    def wake(self) -> None:
+        """Lets all go on for whom there is memory now; who waits no more has settled itself."""
+        short, free = self._short, self.buffer_memory - self.used_bytes
+        while short and (short[0][1].done or short[0][0] <= free):
+            size, pending = short.popleft()
+            if not pending.done:
+                free -= size
+                pending.resolve(None)
 
     # ------------------------------------------------------------------------------ readiness
 
@@ -209,7 +228,9 @@ class Accumulator:
         topic = self.topics[batch.lane.topic]
         topic.ratio = 1.0
         self.unfinished += len(parts) - 1
-        self.by_age.extendleft(reversed(parts))
+        # Where the batch stood: others may have begun, and be waited for, before and after it.
+        batches = [*self.unfinished_batches(), *parts]
+        self.by_age = deque(sorted(batches, key=lambda one: one.number))
 
     def on_done(self, batch: ProducerBatch) -> None:
         self.used_bytes -= batch.charged_bytes
@@ -218,12 +239,8 @@ class Accumulator:
         if len(self.by_age) > 2 * self.unfinished + _DONE_KEPT_MAX:
             # One that is stuck must not keep all that came after it.
             self.by_age = deque(self.unfinished_batches())
-        short = self._short
-        while short and self.used_bytes < self.buffer_memory:
-            pending = short.popleft()
-            if not pending.done:
-                pending.resolve(None)
-                break
+        if self._short:
+            self.wake()
         flushes = self._flushes
         if flushes:
             oldest = self.oldest()

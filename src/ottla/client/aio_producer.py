@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -25,7 +26,7 @@ from ottla.client.delivery import RecordMetadata, outcome_of, place_of
 from ottla.client.errors import ClosedError
 from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
-from ottla.client.producer_machine import ProducerMachine
+from ottla.client.producer_machine import ProducerMachine, size_of
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.sender import level_of
 from ottla.client.serializing import (
@@ -124,19 +125,20 @@ class AsyncProducer:
             headers = as_headers(headers)
         if partition is not None and partition.__class__ is not int:
             partition = as_whole_number(partition, "a partition")
-        deadline_ms = 0.0
-        while True:
-            place = machine.append(
-                topic, value, key, headers, partition, timestamp_ms, on_delivery=on_delivery
-            )
-            if machine.accumulator.wants_turn or machine.core.nodes.writable:
-                self._shell.turn()
-                # A caller that only sends would keep the loop from reading the answers.
-                await asyncio.sleep(0)
-            if place is not None:
-                return AsyncDelivery(place[0], place[1], timestamp_ms)
-            deadline_ms = deadline_ms or self._deadline_ms(None)
-            await self._shell.call(machine.room(topic, partition, deadline_ms))
+        place = machine.append(
+            topic, value, key, headers, partition, timestamp_ms, on_delivery=on_delivery
+        )
+        if machine.accumulator.wants_turn or machine.core.nodes.writable:
+            self._shell.turn()
+            # A caller that only sends would keep the loop from reading the answers.
+            await asyncio.sleep(0)
+        if place is None:
+            record = (topic, value, key, headers, partition, timestamp_ms)
+            append = partial(machine.append, *record, on_delivery=on_delivery)
+            size, deadline_ms = size_of(value, key, headers), self._deadline_ms(None)
+            waiting = machine.in_time(append, topic, partition, size, deadline_ms)
+            place = await self._shell.call(waiting)
+        return AsyncDelivery(place[0], place[1], timestamp_ms)
 
     async def send_and_wait(
         self, topic: str, value: Any = None, key: Any = None, **more: Any
@@ -155,14 +157,17 @@ class AsyncProducer:
 
         It gets this producer's numbers and checksum; the delivery is that of its last record.
         """
-        machine, deadline_ms = self._machine, self._deadline_ms(None)
-        while True:
-            batch = machine.append_encoded(topic, partition, encoded, on_delivery)
-            if batch is not None:
-                self._shell.turn()
-                await asyncio.sleep(0)
-                return AsyncDelivery(batch, batch.count - 1, batch.max_timestamp)
-            await self._shell.call(machine.room(topic, partition, deadline_ms))
+        machine = self._machine
+        batch = machine.append_encoded(topic, partition, encoded, on_delivery)
+        if batch is not None:
+            self._shell.turn()
+            await asyncio.sleep(0)
+        else:
+            append = partial(machine.append_encoded, topic, partition, encoded, on_delivery)
+            size, deadline_ms = len(encoded), self._deadline_ms(None)
+            waiting = machine.in_time(append, topic, partition, size, deadline_ms)
+            batch = await self._shell.call(waiting)
+        return AsyncDelivery(batch, batch.count - 1, batch.max_timestamp)
 
     async def send_table(
         self,
@@ -185,7 +190,7 @@ class AsyncProducer:
         columns = sending.TableColumns(key, value, headers, timestamp, partition_by)
         rules = sending.rules_of(self._settings, level_of(self._settings))
         encoder = sending.TableEncoder(sending.as_table(table), columns, rules, wall_ms())
-        await self._shell.call(self._machine.room(topic, None, self._deadline_ms(None)))
+        await self._shell.call(self._machine.room(topic, None, 0, self._deadline_ms(None)))
         deliveries = []
         for batch in encoder.batches(await self.partitions_for(topic)):
             partition = batch.partition

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +25,7 @@ from ottla.client.errors import ClosedError, TimedOutError
 from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from ottla.client.plain_shell import PlainShell
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
-from ottla.client.producer_machine import ProducerMachine
+from ottla.client.producer_machine import ProducerMachine, size_of
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.sender import level_of
 from ottla.client.serializing import (
@@ -176,22 +177,10 @@ class Producer:
                 shell.carry_out()
         if place is None:
             record = (topic, value, key, headers, partition, timestamp_ms)
-            place = self._send_when_possible(record, on_delivery)
+            append = partial(machine.append, *record, on_delivery=on_delivery)
+            size, deadline_ms = size_of(value, key, headers), self._deadline_ms(None)
+            place = shell.call(machine.in_time(append, topic, partition, size, deadline_ms))
         return Delivery(shell, place[0], place[1], timestamp_ms)
-
-    def _send_when_possible(
-        self, record: Any, on_delivery: DeliveryCallback | None
-    ) -> tuple[ProducerBatch, int]:
-        machine, shell = self._machine, self._shell
-        deadline_ms = monotonic_ms() + self._settings.max_block_ms
-        while True:
-            shell.call(machine.room(record[0], record[4], deadline_ms))
-            with shell.lock:
-                place = machine.append(*record, on_delivery=on_delivery)
-                if machine.accumulator.wants_turn:
-                    shell.turn()
-            if place is not None:
-                return place
 
     def send_batch(
         self,
@@ -205,15 +194,15 @@ class Producer:
         It gets this producer's numbers and checksum; the delivery is that of its last record.
         """
         machine, shell = self._machine, self._shell
-        deadline_ms = monotonic_ms() + self._settings.max_block_ms
-        while True:
-            with shell.lock:
-                batch = machine.append_encoded(topic, partition, encoded, on_delivery)
-                if machine.accumulator.wants_turn:
-                    shell.turn()
-            if batch is not None:
-                return Delivery(shell, batch, batch.count - 1, batch.max_timestamp)
-            shell.call(machine.room(topic, partition, deadline_ms))
+        with shell.lock:
+            batch = machine.append_encoded(topic, partition, encoded, on_delivery)
+            if machine.accumulator.wants_turn:
+                shell.turn()
+        if batch is None:
+            append = partial(machine.append_encoded, topic, partition, encoded, on_delivery)
+            size, deadline_ms = len(encoded), self._deadline_ms(None)
+            batch = shell.call(machine.in_time(append, topic, partition, size, deadline_ms))
+        return Delivery(shell, batch, batch.count - 1, batch.max_timestamp)
 
     # ---------------------------------------------------------------------------- transactions
 
@@ -331,7 +320,7 @@ class Producer:
         columns = sending.TableColumns(key, value, headers, timestamp, partition_by)
         rules = sending.rules_of(self._settings, level_of(self._settings))
         encoder = sending.TableEncoder(sending.as_table(table), columns, rules, wall_ms())
-        self._shell.call(self._machine.room(topic, None, self._deadline_ms(None)))
+        self._shell.call(self._machine.room(topic, None, 0, self._deadline_ms(None)))
         deliveries = []
         rows = 0
         for batch in encoder.batches(self.partitions_for(topic)):

@@ -1,8 +1,8 @@
 """A producer without IO: takes records, keeps them until they are acknowledged, knows why not.
 
 Ties accumulator, partitioner, sender, identity and transactions to one core. A facade calls
-`append`; where that gives None it runs the flow `room`, which waits for metadata or memory, and
-tries again. Everything here runs inside a shell, under its lock.
+`append`; where that gives None it runs the flow `in_time`, which waits for metadata or
+memory. Everything here runs inside a shell, under its lock.
 
 Always holds: a record that was taken is acknowledged or failed, and its outcome told, by
 `delivery.timeout.ms`.
@@ -11,6 +11,7 @@ Always holds: a record that was taken is acknowledged or failed, and its outcome
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from ottla.base.errors import OttlaError
 from ottla.base.ports import Buffer
@@ -38,6 +39,8 @@ from ottla.client.sender import Sender
 from ottla.client.transactions import Transactions
 from ottla.protocol.error_codes import MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.records.batch_header import HEADER_SIZE
+
+T = TypeVar("T")
 
 # What a record takes beside key, value and headers, at most; the batch's header once.
 _RECORD_OVERHEAD = 40
@@ -89,7 +92,7 @@ class ProducerMachine:
         *,
         on_delivery: DeliveryCallback | None,
     ) -> tuple[ProducerBatch, int] | None:
-        """Takes a record: its batch and index there. None if it has to wait (see `room`)."""
+        """Takes a record: its batch and index there. None if it has to wait (see `in_time`)."""
         accumulator = self.accumulator
         lanes = accumulator.topics.get(topic)
         if self.transactions is not None:
@@ -220,7 +223,29 @@ class ProducerMachine:
         """A partition for a whole batch of records without keys; the topic has been waited for."""
         return self._partitioner.draw(self.accumulator.topics[topic])
 
-    async def room(self, topic: str, partition: int | None, deadline_ms: float) -> None:
+    async def in_time(
+        self,
+        append: Callable[[], T | None],
+        topic: str,
+        partition: int | None,
+        size: int,
+        deadline_ms: float,
+    ) -> T:
+        """What `append` gives, as soon as there is room for it.
+
+        It is called in the turn in which the room is made: nobody else gets in between.
+        """
+        while True:
+            await self.room(topic, partition, size, deadline_ms)
+            try:
+                taken = append()
+            except BaseException:
+                self.accumulator.wake()  # the memory it waited for is there for others
+                raise
+            if taken is not None:
+                return taken
+
+    async def room(self, topic: str, partition: int | None, size: int, deadline_ms: float) -> None:
         """Waits for what `append` missed: the topic, the partition, or memory."""
         accumulator, core = self.accumulator, self.core
         lanes = accumulator.topics.get(topic)
@@ -236,14 +261,24 @@ class ProducerMachine:
                     UNKNOWN_TOPIC_OR_PARTITION,
                     f"{topic} has partitions 0 to {lanes.count - 1}, not {partition}",
                 )
-        elif accumulator.used_bytes:
-            try:
-                await core.within(accumulator.memory(), deadline_ms, "buffer.memory")
-            except TimedOutError as error:
+        elif accumulator.used_bytes + size > accumulator.buffer_memory:
+            await self._memory(size, deadline_ms)
+
+    async def _memory(self, size: int, deadline_ms: float) -> None:
+        accumulator = self.accumulator
+        pending = accumulator.memory(size)
+        try:
+            await self.core.within(pending, deadline_ms, "buffer.memory")
+        except BaseException as error:
+            if not pending.done:
+                pending.resolve(None)  # waits no more
+            accumulator.wake()  # who waited behind it may go on
+            if isinstance(error, TimedOutError):
                 raise BufferFullError(
                     f"buffer.memory ({accumulator.buffer_memory} bytes) stayed full for"
                     f" max.block.ms; {error}"
                 ) from error
+            raise
 
     def transaction(self) -> Transactions:
         if self.transactions is None:
@@ -294,6 +329,16 @@ class ProducerMachine:
             "batches-unfinished": accumulator.unfinished,
             "metadata-age": max(0.0, self.core.now_ms - self.core.metadata.updated_ms) / 1000,
         }
+
+
+def size_of(value: bytes | None, key: bytes | None, headers: Headers | None) -> int:
+    """What a record is charged for, as `append` has it."""
+    return (
+        _RECORD_OVERHEAD
+        + len(value or b"")
+        + len(key or b"")
+        + (_size_of(headers) if headers else 0)
+    )
 
 
 def _size_of(headers: Headers) -> int:

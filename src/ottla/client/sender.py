@@ -230,7 +230,11 @@ class Sender:
         if not lane.waiting:
             return False
         head = lane.waiting[0]
-        return head.is_sealed or head.created_ms + self._settings.linger_ms <= self._core.now_ms
+        return (
+            head.is_sealed
+            or self._accumulator.is_short
+            or head.created_ms + self._settings.linger_ms <= self._core.now_ms
+        )
 
     def _next_of(self, lane: Lane) -> ProducerBatch | None:
         """The lane's next batch, numbered and encoded; None if it cannot go now.

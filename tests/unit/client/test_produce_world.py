@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from ottla.client.delivery import outcome_of, place_of
 from ottla.client.errors import BufferFullError, TimedOutError
 from ottla.client.lanes import Lane
 from ottla.client.producer_batch import ProducerBatch
-from ottla.client.producer_machine import ProducerMachine
+from ottla.client.producer_machine import ProducerMachine, size_of
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.settings import read_settings
 from tests.seeds import seed_for
@@ -55,13 +56,16 @@ class Story:
         def tell(metadata: Any, error: Any) -> None:
             self.told.setdefault(partition, []).append(number)
 
-        while True:
-            place = self.machine.append(TOPIC, value, None, None, partition, 1000, on_delivery=tell)
-            self.world.settle()
-            if place is not None:
-                break
+        machine = self.machine
+        record = (TOPIC, value, None, None, partition, 1000)
+        append = partial(machine.append, *record, on_delivery=tell)
+        place = append()
+        self.world.settle()
+        while place is None:
+            size, deadline_ms = size_of(value, None, None), self.world.now_ms + 60_000
             try:
-                self.world.run(self.machine.room(TOPIC, partition, self.world.now_ms + 60_000))
+                waiting = machine.in_time(append, TOPIC, partition, size, deadline_ms)
+                place = self.world.run(waiting)
             except BufferFullError:
                 continue
         self.sent.append((number, *place))
