@@ -212,8 +212,12 @@ class ConsumerCalls:
     async def _position(self, key: TopicPartition, deadline_ms: float) -> int:
         core = self._machine.core
         state = self._machine.state_of(key)
+        self._machine.positions.ask_again()
         while state.position is None:
             self._machine.raise_reported()
+            error = self._machine.positions.error_of(state)
+            if error is not None:
+                raise error
             if core.now_ms >= deadline_ms:
                 raise core.timed_out(f"position of {key[0]}-{key[1]}")
             await core.sleep_until(min(core.now_ms + 10, deadline_ms))

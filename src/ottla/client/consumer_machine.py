@@ -226,6 +226,7 @@ class ConsumerMachine:
             if not is_first:
                 return None
             self.fetcher.queue.done(item)
+            self.fetcher.touch()
             raise item.error
         return item
 
@@ -309,7 +310,8 @@ class ConsumerMachine:
             await call.done
 
     def report(self, error: ClientError) -> None:
-        self._errors.append(error)
+        if all(str(waiting) != str(error) for waiting in self._errors):
+            self._errors.append(error)
         self.notify()
 
     def _on_ousted(self, code: int) -> None:

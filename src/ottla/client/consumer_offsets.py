@@ -1,19 +1,20 @@
 """Questions about offsets that only a partition's leader can answer: ends, times, epochs.
 
-Owns the asking: partitions are asked for together, by leader; those whose leader has moved or is
-not known yet are asked for again until the deadline, the others' answers are kept. What no asking
-will change is raised.
+Owns the asking: partitions are asked for together, by leader. Whoever needs all answers gets them
+(`list_offsets`): those whose leader has moved or is not known yet are asked for again until the
+deadline, the others' answers are kept, and what no asking will change is raised. Whoever can use
+some asks one leader once (`offsets_of`, `epoch_ends_of`) and gets what there is, and for each other
+partition why not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla.base.ids import TopicPartition
 from ottla.client.core import Core
-from ottla.client.errors import BrokerError, ClientError, error_for, is_retriable_code
-from ottla.client.pending import Flow
+from ottla.client.errors import ClientError, error_for
 from ottla.protocol.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from ottla.protocol.error_codes import LEADER_NOT_AVAILABLE, NONE
 
@@ -37,6 +38,13 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
+class Answered(NamedTuple, Generic[T]):
+    """What one leader said: a value or an error for each partition that it was asked for."""
+
+    found: dict[TopicPartition, T]
+    errors: dict[TopicPartition, ClientError]
+
+
 class OffsetQuestions:
     def __init__(self, core: Core, *, read_committed: bool) -> None:
         self._core = core
@@ -46,20 +54,37 @@ class OffsetQuestions:
         self, wanted: Mapping[TopicPartition, int], deadline_ms: float
     ) -> dict[TopicPartition, ListedOffset]:
         """By partition: the first record at or after a time, or an end (EARLIEST, LATEST)."""
+        found: dict[TopicPartition, ListedOffset] = {}
+        core = self._core
 
-        def fields(keys: list[TopicPartition]) -> dict[str, Any]:
-            def of(topic: str, partition: int) -> dict[str, Any]:
-                return {
-                    "partition_index": partition,
-                    "current_leader_epoch": self._core.cluster.leader_epoch_of(topic, partition),
-                    "timestamp": wanted[topic, partition],
-                }
+        async def attempt() -> None:
+            nodes: dict[int, dict[TopicPartition, int]] = {}
+            for key, time_ms in wanted.items():
+                if key not in found:
+                    nodes.setdefault(await self._leader(key, deadline_ms), {})[key] = time_ms
+            asked = [core.spawn(self.offsets_of(node, these)) for node, these in nodes.items()]
+            errors: list[ClientError] = []
+            for flow in asked:
+                answered = await flow
+                found.update(answered.found)
+                errors += answered.errors.values()
+            if errors:
+                core.metadata.request_update()
+                raise min(errors, key=lambda error: error.retriable)
 
+        await core.retry(attempt, deadline_ms, "offsets")
+        return found
+
+    async def offsets_of(
+        self, node: int, wanted: Mapping[TopicPartition, int]
+    ) -> Answered[ListedOffset]:
+        """As `list_offsets`, of partitions that one broker leads, as far as it tells; once."""
+
+        def of(topic: str, partition: int) -> dict[str, Any]:
             return {
-                "replica_id": -1,
-                "isolation_level": self._isolation_level,
-                "topics": by_topic(keys, "name", of),
-                "timeout_ms": self._core.settings.request_timeout_ms,
+                "partition_index": partition,
+                "current_leader_epoch": self._core.cluster.leader_epoch_of(topic, partition),
+                "timestamp": wanted[topic, partition],
             }
 
         def answers(answer: Any) -> Answers[ListedOffset]:
@@ -68,23 +93,26 @@ class OffsetQuestions:
                     listed = ListedOffset(one.offset, one.timestamp, one.leader_epoch)
                     yield (topic.name, one.partition_index), one.error_code, listed
 
-        return await self._ask(LIST_OFFSETS, list(wanted), fields, answers, deadline_ms)
+        fields = {
+            "replica_id": -1,
+            "isolation_level": self._isolation_level,
+            "topics": by_topic(wanted, "name", of),
+            "timeout_ms": self._core.settings.request_timeout_ms,
+        }
+        return await self._ask(node, LIST_OFFSETS, wanted, fields, answers)
 
-    async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int], deadline_ms: float
-    ) -> dict[TopicPartition, EpochEnd]:
-        """Where an epoch ended in the leader's log, by partition."""
+    async def epoch_ends_of(
+        self, node: int, epochs: Mapping[TopicPartition, int]
+    ) -> Answered[EpochEnd]:
+        """Where an epoch ended in this leader's log, by partition; as far as it tells, once."""
 
-        def fields(keys: list[TopicPartition]) -> dict[str, Any]:
-            def of(topic: str, partition: int) -> dict[str, Any]:
-                return {
-                    "partition": partition,
-                    # As it is known at this attempt: there may be yet another leader by now.
-                    "current_leader_epoch": self._core.cluster.leader_epoch_of(topic, partition),
-                    "leader_epoch": epochs[topic, partition],
-                }
-
-            return {"replica_id": -1, "topics": by_topic(keys, "topic", of)}
+        def of(topic: str, partition: int) -> dict[str, Any]:
+            return {
+                "partition": partition,
+                # As it is known at this attempt: there may be yet another leader by now.
+                "current_leader_epoch": self._core.cluster.leader_epoch_of(topic, partition),
+                "leader_epoch": epochs[topic, partition],
+            }
 
         def answers(answer: Any) -> Answers[EpochEnd]:
             for topic in answer.topics:
@@ -92,62 +120,32 @@ class OffsetQuestions:
                     end = EpochEnd(one.leader_epoch, one.end_offset)
                     yield (topic.topic, one.partition), one.error_code, end
 
-        return await self._ask(OFFSET_FOR_LEADER_EPOCH, list(epochs), fields, answers, deadline_ms)
+        fields = {"replica_id": -1, "topics": by_topic(epochs, "topic", of)}
+        return await self._ask(node, OFFSET_FOR_LEADER_EPOCH, epochs, fields, answers)
 
     async def _ask(
         self,
+        node: int,
         api_key: int,
-        keys: list[TopicPartition],
-        fields: Callable[[list[TopicPartition]], dict[str, Any]],
+        keys: Iterable[TopicPartition],
+        fields: dict[str, Any],
         answers: Callable[[Any], Answers[T]],
-        deadline_ms: float,
-    ) -> dict[TopicPartition, T]:
-        found: dict[TopicPartition, T] = {}
-        core = self._core
-
-        async def attempt() -> None:
-            nodes: dict[int, list[TopicPartition]] = {}
-            for key in keys:
-                if key not in found:
-                    nodes.setdefault(await self._leader(key, deadline_ms), []).append(key)
-            asked = [
-                core.spawn(self._ask_node(node, api_key, fields(these)))
-                for node, these in nodes.items()
-            ]
-            failure: ClientError | None = None
-            for flow in asked:
-                failure = await self._read(flow, answers, found) or failure
-            if failure is not None:
-                core.metadata.request_update()
-                raise failure
-            if len(found) < len(keys):
-                raise error_for(LEADER_NOT_AVAILABLE, "a leader left partitions out")
-
-        await core.retry(attempt, deadline_ms, "offsets")
-        return found
-
-    async def _ask_node(self, node: int, api_key: int, fields: dict[str, Any]) -> Any:
-        return await self._core.request(node, api_key, fields, purpose=QUESTIONS)
-
-    async def _read(
-        self, flow: Flow[Any], answers: Callable[[Any], Answers[T]], found: dict[Any, T]
-    ) -> ClientError | None:
-        """What is worth another attempt."""
+    ) -> Answered[T]:
         try:
-            answer = await flow
+            answer = await self._core.request(node, api_key, fields, purpose=QUESTIONS)
         except ClientError as error:
-            if not error.retriable:
-                raise
-            return error
-        failure: BrokerError | None = None
+            return Answered({}, dict.fromkeys(keys, error))
+        found: dict[TopicPartition, T] = {}
+        errors: dict[TopicPartition, ClientError] = {}
         for key, code, value in answers(answer):
             if code == NONE:
                 found[key] = value
-                continue
-            failure = error_for(code, f"{key[0]}-{key[1]}")
-            if not is_retriable_code(code):
-                raise failure
-        return failure
+            else:
+                errors[key] = error_for(code, f"{key[0]}-{key[1]}")
+        for key in keys:
+            if key not in found and key not in errors:
+                errors[key] = error_for(LEADER_NOT_AVAILABLE, "a leader left partitions out")
+        return Answered(found, errors)
 
     async def _leader(self, key: TopicPartition, deadline_ms: float) -> int:
         topic, partition = key

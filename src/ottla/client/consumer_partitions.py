@@ -28,6 +28,8 @@ class PartitionState:
         "buffered",
         "checking",
         "era",
+        "error",
+        "failures",
         "fetch_offset",
         "high_watermark",
         "is_announced",
@@ -62,6 +64,10 @@ class PartitionState:
         """Of the leader that the position is right for."""
         self.checking = False
         """Its leader changed: whether it has lost what was read is being asked."""
+        self.failures = 0
+        """How many attempts in a row to find its position came to nothing."""
+        self.error: ClientError | None = None
+        """Waits to be raised to the application; until then nothing is asked or fetched."""
         self.paused = False
         self.fetch_offset = 0
         """The next to fetch: at `position`, or behind what has been fetched in advance."""
@@ -110,6 +116,7 @@ class PartitionState:
             self.position is not None
             and not self.paused
             and not self.checking
+            and self.error is None
             and self.is_announced
             and self.not_before_ms <= now_ms
         )
@@ -123,6 +130,7 @@ class PartitionState:
 
     def _forget_fetched(self) -> None:
         self.era += 1
+        self.error = None
         self.buffered = 0
         self.not_before_ms = 0.0
 

@@ -5,19 +5,24 @@ the log, at a time, or not at all. When a partition has a new leader, its log ma
 that were read here (KIP-320); the leader says where the epoch of the last record ended, and what
 lies behind that is read again.
 
-Runs as one flow whenever there is something to do. What only the application can decide is put in
-the way of its next poll. Always holds: an answer counts only if nobody has moved the position since
-(`era`).
+Each leader is asked by a flow of its own for what it leads, and the coordinator by another: nobody
+waits for a partition that has no leader, or one that does not answer. What only the application can
+decide is put in the way of its next poll. Always holds: an answer counts only if nobody has moved
+the position since (`era`).
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
+from ottla.client.backoff import backoff_ms
+from ottla.client.cluster import NO_LEADER
 from ottla.client.consumer_errors import LogTruncatedError, NoOffsetError
 from ottla.client.consumer_offsets import NOT_FOUND, OffsetQuestions
 from ottla.client.consumer_partitions import (
@@ -67,6 +72,17 @@ class ResetPolicy:
         return self._end
 
 
+Errors = Mapping[TopicPartition, ClientError]
+"""Of those for which an attempt came to nothing."""
+
+Ask = Callable[[], Coroutine[Any, Any, Errors]]
+Tickets = Mapping[PartitionState, tuple[int, int]]
+"""Of each partition the era, and who is asked."""
+
+_COORDINATOR = -2
+"""Who is asked for what the group has committed: no leader has this id."""
+
+
 class Positions:
     def __init__(
         self,
@@ -83,9 +99,11 @@ class Positions:
         self._queue = queue
         self._policy = policy
         self._commits = commits
-        self._flow: Flow[None] | None = None
+        self._flows: set[Flow[None]] = set()
+        self._waiting: dict[PartitionState, tuple[int, int]] = {}
+        """Era, and who was asked (or is not to be asked again before a while)."""
         self._checks_epochs = True
-        self._held: list[PartitionState] = []
+        self._held: dict[PartitionState, ClientError] = {}
         """Without a position until the application does something."""
         self.on_ready: Callable[[], None] = lambda: None
         self.on_changed: Callable[[], None] = lambda: None
@@ -94,21 +112,39 @@ class Positions:
     # ------------------------------------------------------------------------------- asking
 
     def look(self) -> None:
-        """At the end of a turn: begins what there is to do, if nothing is under way."""
-        if self._flow is None and any(map(_is_unsettled, self._subscription.partitions.values())):
-            self._flow = self._core.spawn(self._settle_all())
-            self._flow.when_done(self._on_done)
+        """At the end of a turn: begins what there is to do and is not under way."""
+        asked: dict[tuple[int, bool], list[PartitionState]] = {}
+        for state in self._subscription.partitions.values():
+            if _is_unsettled(state):
+                node = _COORDINATOR if state.is_new else self._core.cluster.leader_of(*state.key)
+                if node == NO_LEADER:
+                    self._want_leader(state)
+                elif self._waiting.get(state) != (state.era, node):
+                    asked.setdefault((node, state.reset_to is not None), []).append(state)
+        for (node, is_reset), states in asked.items():
+            if node == _COORDINATOR:
+                self._start(node, states, partial(self._take_committed, states))
+            else:
+                ask = self._reset if is_reset else self._check
+                self._start(node, states, partial(ask, node, states))
 
     def ask_again(self) -> None:
-        """What only the application could decide is asked once more, and raised again."""
-        for state in self._held:
+        """What only the application could decide, and it was told so, is asked once more."""
+        told = {state.error for state in self._held}
+        for state, error in list(self._held.items()):
+            if error in told:
+                continue  # it will be told
+            del self._held[state]
             if state.position is None and state.reset_to is None:
                 state.is_new = True
-        self._held.clear()
+
+    def error_of(self, state: PartitionState) -> ClientError | None:
+        """Why it has no position, if only the application can do something about that."""
+        return state.error or self._held.get(state)
 
     def stop(self) -> None:
-        if self._flow is not None:
-            self._flow.cancel()
+        for flow in list(self._flows):
+            flow.cancel()
 
     def reset_by_policy(self, state: PartitionState) -> bool:
         target = self._policy.target()
@@ -126,44 +162,64 @@ class Positions:
             if epoch <= state.leader_epoch:
                 continue
             state.leader_epoch = epoch
-            if state.position is not None and self._checks_epochs:
+            if state.position is not None and self._checks_epochs and not _is_cut(state):
                 state.checking = NO_EPOCH < state.position_epoch < epoch
 
-    def _on_done(self, _: object) -> None:
-        self._flow = None
+    def _want_leader(self, state: PartitionState) -> None:
+        if state.key[0] in self._core.cluster.topics:  # else it is being asked for
+            self._core.metadata.request_update()
 
-    async def _settle_all(self) -> None:
-        failures = 0
-        while True:
-            states = [one for one in self._subscription.partitions.values() if _is_unsettled(one)]
-            if not states:
-                return
-            deadline_ms = self._core.now_ms + self._core.settings.request_timeout_ms
-            try:
-                await self._take_committed([one for one in states if one.is_new], deadline_ms)
-                await self._reset([one for one in states if one.reset_to is not None], deadline_ms)
-                await self._check([one for one in states if one.checking], deadline_ms)
-                failures = 0
-            except ClientError as error:
-                failures += 1
-                if not error.retriable:
-                    self._queue.add_error(states[0], error)
-                    self.on_ready()
-                pause_ms = min(
-                    self._core.settings.retry_backoff_ms * 2**failures,
-                    self._core.settings.retry_backoff_max_ms,
-                )
-                await self._core.sleep_until(self._core.now_ms + pause_ms)
+    def _start(self, node: int, states: list[PartitionState], ask: Ask) -> None:
+        tickets = {state: (state.era, node) for state in states}
+        self._waiting.update(tickets)
+        flow = self._core.spawn(self._attempt(tickets, ask))
+        self._flows.add(flow)
+        flow.when_done(self._flows.discard)
+
+    async def _attempt(self, tickets: Tickets, ask: Ask) -> None:
+        """Whatever came to nothing is left for the next one, after a pause."""
+        eras = _eras(tickets)
+        try:
+            errors = await ask()
+            failed = {state for state in tickets if state.key in errors}
+            self._release({one: ticket for one, ticket in tickets.items() if one not in failed})
+            for state in tickets:
+                state.failures = state.failures + 1 if state in failed else 0
+            if failed:
+                for state in _still(eras):
+                    if state in failed and not errors[state.key].retriable:
+                        self._queue.add_error(state, errors[state.key])
+                        self.on_ready()
+                self._core.metadata.request_update()
+                await self._pause(min(state.failures for state in failed))
+        finally:
+            self._release(tickets)
+
+    def _release(self, tickets: Tickets) -> None:
+        for state, ticket in tickets.items():
+            if self._waiting.get(state) == ticket:
+                del self._waiting[state]
+
+    async def _pause(self, failures: int) -> None:
+        core = self._core
+        first_ms, most_ms = core.settings.retry_backoff_ms, core.settings.retry_backoff_max_ms
+        pause_ms = backoff_ms(first_ms, most_ms, failures, core.chance())
+        await core.sleep_until(core.now_ms + pause_ms)
 
     # ----------------------------------------------------------------------------- committed
 
-    async def _take_committed(self, states: list[PartitionState], deadline_ms: float) -> None:
-        if not states:
-            return
+    async def _take_committed(self, states: list[PartitionState]) -> Errors:
         eras = _eras(states)
         committed = {}
         if self._commits is not None:
-            committed = await self._commits.committed([one.key for one in states], deadline_ms)
+            deadline_ms = self._core.now_ms + self._core.settings.request_timeout_ms
+            try:
+                committed = await self._commits.committed([one.key for one in states], deadline_ms)
+            except ClientError as error:
+                if error.retriable:
+                    return dict.fromkeys([one.key for one in states], error)
+                self._hold(_still(eras), error)
+                return {}
         without: list[PartitionState] = []
         for state in _still(eras):
             found = committed.get(state.key)
@@ -175,16 +231,18 @@ class Positions:
         if target is not None:
             for state in without:
                 state.reset(target)
-        elif without:
+        else:
             self._hold(without, NoOffsetError([state.key for state in without]))
+        return {}
 
     def _hold(self, states: list[PartitionState], error: ClientError) -> None:
         """Nothing more is done about these until the application seeks or polls again."""
         for state in states:
             state.is_new = False
-        self._held += states
-        self._queue.add_error(states[0], error)
-        self.on_ready()
+            self._held[state] = error
+        if states:
+            self._queue.add_error(states[0], error)
+            self.on_ready()
 
     def _begin(self, state: PartitionState, offset: int, epoch: int) -> None:
         state.seek(offset, epoch)
@@ -194,59 +252,62 @@ class Positions:
 
     # --------------------------------------------------------------------------------- reset
 
-    async def _reset(self, states: list[PartitionState], deadline_ms: float) -> None:
-        if not states:
-            return
+    async def _reset(self, node: int, states: list[PartitionState]) -> Errors:
         eras = _eras(states)
         wanted = {one.key: one.reset_to for one in states if one.reset_to is not None}
-        listed = await self._questions.list_offsets(wanted, deadline_ms)
-        late = [key for key, found in listed.items() if found.offset == NOT_FOUND]
+        found, errors = await self._questions.offsets_of(node, wanted)
+        late = [key for key, listed in found.items() if listed.offset == NOT_FOUND]
         if late:  # a time after the last record
-            ends = await self._questions.list_offsets(dict.fromkeys(late, LATEST), deadline_ms)
-            listed.update(ends)
+            for key in late:
+                del found[key]
+            ends = await self._questions.offsets_of(node, dict.fromkeys(late, LATEST))
+            found |= ends.found
+            errors |= ends.errors
         for state in _still(eras):
-            found = listed[state.key]
-            self._begin(state, found.offset, NO_EPOCH)
+            if state.key in found:
+                self._begin(state, found[state.key].offset, NO_EPOCH)
+        return errors
 
     # --------------------------------------------------------------------------------- check
 
-    async def _check(self, states: list[PartitionState], deadline_ms: float) -> None:
-        if not states:
-            return
+    async def _check(self, node: int, states: list[PartitionState]) -> Errors:
         eras = _eras(states)
         asked = {state: (state.leader_epoch, state.position_epoch) for state in states}
-        try:
-            ends = await self._questions.epoch_ends(
-                {state.key: epoch for state, (_, epoch) in asked.items()}, deadline_ms
-            )
-        except UnsupportedByBrokerError:
+        ends, errors = await self._questions.epoch_ends_of(
+            node, {state.key: epoch for state, (_, epoch) in asked.items()}
+        )
+        if any(isinstance(error, UnsupportedByBrokerError) for error in errors.values()):
             self._checks_epochs = False
             for state in states:
                 state.checking = False
             self.on_changed()
-            return
-        cut: dict[TopicPartition, int] = {}
+            return {}
+        cut: dict[PartitionState, int] = {}
         for state in _still(eras):
             if (state.leader_epoch, state.position_epoch) != asked[state]:
                 continue  # there is yet another leader: ask that one
+            if state.key not in ends:
+                continue
             end = ends[state.key]
             state.checking = False
             self.on_changed()
             if state.position is not None and end.end_offset < state.position:
                 self._on_truncated(state, end.end_offset, end.leader_epoch, cut)
         if cut:
-            self._queue.add_error(states[0], LogTruncatedError(cut))
+            error = LogTruncatedError({state.key: offset for state, offset in cut.items()})
+            self._queue.add_error(next(iter(cut)), error)
             self.on_ready()
+        return errors
 
     def _on_truncated(
-        self, state: PartitionState, end_offset: int, epoch: int, cut: dict[TopicPartition, int]
+        self, state: PartitionState, end_offset: int, epoch: int, cut: dict[PartitionState, int]
     ) -> None:
         target = self._policy.target()
         logger.warning(
             "%s: what was read behind offset %s is no longer in the log", state.key, end_offset
         )
         if target is None:
-            cut[state.key] = end_offset
+            cut[state] = end_offset
             state.checking = True
             state.position_epoch = NO_EPOCH  # asked no more, fetched no more, until it seeks
         elif end_offset == NOT_FOUND or epoch == NO_EPOCH:
@@ -256,11 +317,14 @@ class Positions:
 
 
 def _is_unsettled(state: PartitionState) -> bool:
-    return (
-        state.is_new
-        or state.reset_to is not None
-        or (state.checking and state.position_epoch != NO_EPOCH)
+    return state.error is None and (
+        state.is_new or state.reset_to is not None or (state.checking and not _is_cut(state))
     )
+
+
+def _is_cut(state: PartitionState) -> bool:
+    """Whether what was read is known to be gone, and only the application can go on."""
+    return state.checking and state.position_epoch == NO_EPOCH
 
 
 def _eras(states: Iterable[PartitionState]) -> dict[PartitionState, int]:

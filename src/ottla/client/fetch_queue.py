@@ -109,7 +109,10 @@ class FetchQueue:
         self._items.append(FetchedItem(state, batches, None))
 
     def add_error(self, state: PartitionState, error: ClientError) -> None:
-        self._items.append(FetchedItem(state, None, error))
+        """One at a time of each partition: what comes before it was told says nothing new."""
+        if state.error is None:
+            state.error = error
+            self._items.append(FetchedItem(state, None, error))
 
     def first(self) -> FetchedItem | None:
         """The next item of a partition that is not paused; it stays until it is `done`."""
@@ -128,8 +131,12 @@ class FetchQueue:
     def done(self, item: FetchedItem) -> None:
         """Nothing of it is left."""
         self._items.remove(item)
-        if item.error is None and item.era == item.state.era:
+        if item.era != item.state.era:
+            return
+        if item.error is None:
             item.state.buffered -= 1
+        else:
+            item.state.error = None
 
     def is_empty(self) -> bool:
         return self.first() is None
