@@ -89,9 +89,11 @@ class AsyncConsumer(ConsumerCalls):
             self._machine.assign(self._keys(partitions))
 
     async def unsubscribe(self) -> None:
-        await self._give_up_partitions()
-        self._drop_unread()
-        await self._shell.call(self._machine.unsubscribe())
+        try:
+            await self._give_up_partitions()
+        finally:  # whatever a callback raises
+            self._drop_unread()
+            await self._shell.call(self._machine.unsubscribe())
 
     # ------------------------------------------------------------------------------- records
 
@@ -186,8 +188,10 @@ class AsyncConsumer(ConsumerCalls):
                 taken = take()
                 if taken is not None:
                     return taken
-                pending = machine.ready()
-                if machine.has_something():
+                with self._changing():
+                    pending = machine.ready()
+                    looks_again = machine.has_something()
+                if looks_again:
                     continue
                 left_s = (deadline_ms - monotonic_ms()) / 1000.0
                 try:
@@ -320,9 +324,16 @@ class AsyncConsumer(ConsumerCalls):
         if self._is_closed:
             return
         self._is_closed = True
+        offsets = self._consumed()
         try:
-            offsets = self._consumed()
             await self._give_up_partitions()
+        finally:  # whatever a callback raises
+            await self._leave(offsets, timeout_s)
+
+    async def _leave(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_s: float
+    ) -> None:
+        try:
             await asyncio.wait_for(self._shell.call(self._machine.close(offsets)), timeout_s)
         except (ClosedError, TimeoutError):
             pass

@@ -78,9 +78,11 @@ class Consumer(ConsumerCalls):
             self._machine.assign(self._keys(partitions))
 
     def unsubscribe(self) -> None:
-        self._give_up_partitions()
-        self._drop_unread()
-        self._shell.call(self._machine.unsubscribe())
+        try:
+            self._give_up_partitions()
+        finally:  # whatever a callback raises
+            self._drop_unread()
+            self._shell.call(self._machine.unsubscribe())
 
     # ------------------------------------------------------------------------------- records
 
@@ -179,10 +181,11 @@ class Consumer(ConsumerCalls):
                 taken = take()
                 if taken is not None:
                     return taken
-                with shell.lock:
+                with self._changing():
                     pending = machine.ready()
-                    if machine.has_something():
-                        continue
+                    looks_again = machine.has_something()
+                if looks_again:
+                    continue
                 try:
                     shell.wait(pending, deadline_ms - monotonic_ms())
                 except TimedOutError:
@@ -328,9 +331,14 @@ class Consumer(ConsumerCalls):
         if self._shell.is_in_callback():
             self._shell.close()  # it cannot wait for itself: the group will miss this member
             return
+        offsets = self._consumed()
         try:
-            offsets = self._consumed()
             self._give_up_partitions()
+        finally:  # whatever a callback raises
+            self._leave(offsets, timeout_s)
+
+    def _leave(self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_s: float) -> None:
+        try:
             self._shell.call(self._machine.close(offsets), timeout_s * 1000)
         except (ClosedError, TimedOutError):
             pass

@@ -102,6 +102,8 @@ class ConsumerMachine:
         self.core.turn_ends.append(self._on_turn_end)
         # Polling.
         self._polls = 0
+        self._is_reading = False
+        """Whether this poll has got hold of something to hand out: it is not processed yet."""
         self._last_poll_ms = 0.0
         self._gate: Pending[None] | None = None
         self._waiting: Pending[None] | None = None
@@ -193,6 +195,7 @@ class ConsumerMachine:
 
     def begin_poll(self) -> None:
         self._polls += 1
+        self._is_reading = False
         self.poll_total += 1
         self._last_poll_ms = self.core.now_ms
         self.positions.ask_again()
@@ -201,9 +204,7 @@ class ConsumerMachine:
         elif not self.subscription.is_by_hand:
             raise ClientError("this consumer reads nothing: subscribe or assign first")
         self._maybe_auto_commit()
-        if self._gate is not None:
-            gate, self._gate = self._gate, None
-            gate.resolve(None)
+        self._open_gate()
 
     def end_poll(self) -> None:
         self._polls -= 1
@@ -228,6 +229,7 @@ class ConsumerMachine:
             self.fetcher.queue.done(item)
             self.fetcher.touch()
             raise item.error
+        self._is_reading = self._is_reading or item is not None
         return item
 
     def next_items(self) -> list[FetchedItem]:
@@ -242,7 +244,10 @@ class ConsumerMachine:
         return items
 
     def ready(self) -> Pending[None]:
-        """Settled as soon as there may be something to hand out, or a callback to run."""
+        """Settled as soon as there may be something to hand out, or a callback to run. The poll
+        has nothing to hand out so far."""
+        self._is_reading = False
+        self._open_gate()
         if self._waiting is None or self._waiting.done:
             self._waiting = Pending()
         return self._waiting
@@ -277,10 +282,17 @@ class ConsumerMachine:
     # ----------------------------------------------------------- what a membership asks for
 
     async def in_poll(self) -> None:
-        if self._polls == 0:
+        """From the moment on when a poll has got hold of records, the next poll is waited for:
+        positions are behind them, and the application has not seen them yet."""
+        while self._polls == 0 or self._is_reading:
             if self._gate is None:
                 self._gate = Pending()
             await self._gate
+
+    def _open_gate(self) -> None:
+        if self._gate is not None:
+            gate, self._gate = self._gate, None
+            gate.resolve(None)
 
     def is_polled_in_time(self) -> bool:
         patience_ms = self.settings.max_poll_interval_ms

@@ -1,8 +1,8 @@
 """A fetch session with one broker (KIP-227): only what changed is asked for, and answered.
 
 Owns what the broker believes this reader wants: id, epoch and partitions. `plan` gives what the
-next request must say to make the broker believe the truth; `on_answer` and `on_failure` follow what
-became of it. After a failure nobody knows what the broker took note of, so all is said anew.
+next request must say to make the broker believe the truth; `on_answer` follows what became of it.
+After a failure nobody knows what the broker took note of, so all is said anew (`begin_anew`).
 
 Topics go by id where all of them have one, else by name; a session does not survive the change.
 """
@@ -60,7 +60,7 @@ class FetchSession:
         by_id = all(topic_ids.get(topic, NULL_UUID) != NULL_UUID for topic, _ in wishes)
         if by_id != self._by_id:
             self._by_id = by_id
-            self._begin_anew()
+            self.begin_anew()
         forgotten: list[tuple[str, uuid.UUID, int]] = []
         if self._epoch == FIRST_EPOCH:
             changed = dict(wishes)
@@ -83,24 +83,25 @@ class FetchSession:
         self._names = {topic_id: topic for topic, topic_id in self._ids.items()}
         return Plan(self._session_id, self._epoch, changed, forgotten, by_id)
 
+    def awaits_news_of(self, key: TopicPartition) -> bool:
+        """Whether the broker would say nothing of it until something changes there."""
+        return self._epoch != FIRST_EPOCH and key in self._known
+
     def name_of(self, topic: str | uuid.UUID) -> str | None:
         return topic if isinstance(topic, str) else self._names.get(topic)
 
     def on_answer(self, error_code: int, session_id: int) -> None:
         if error_code != NONE:
-            self._begin_anew()
+            self.begin_anew()
         elif self._epoch == FIRST_EPOCH:
             # A broker without room for a session answers with none: all is said every time.
             self._session_id = session_id
             self._epoch = FIRST_EPOCH if session_id == NO_SESSION else 1
         elif session_id != self._session_id:
-            self._begin_anew()
+            self.begin_anew()
         else:
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
-    def on_failure(self) -> None:
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
         """Under the old id: the broker closes that session as it opens the next."""
         self._epoch = FIRST_EPOCH

@@ -156,6 +156,10 @@ class Fetcher:
             topic: cluster.topics[topic].topic_id for topic, _ in wishes if topic in cluster.topics
         }
         session = self._sessions.setdefault(node_id, FetchSession())
+        if any(one.high_watermark is None and session.awaits_news_of(one.key) for one in states):
+            # Given up and taken again, or its answer was dropped: where the end is, is not known
+            # here, and the broker tells it once a session.
+            session.begin_anew()
         plan = session.plan(wishes, topic_ids)
         eras: Eras = {state: (state.era, state.fetch_offset) for state in states}
         fields = self._fields(plan, topic_ids)
@@ -214,7 +218,7 @@ class Fetcher:
         self._is_stale = True
         session = self._sessions[node_id]
         if answer is None:
-            session.on_failure()
+            session.begin_anew()
             if isinstance(error, ClientError) and not error.retriable:
                 self._fail_all(eras, error)
             return

@@ -28,7 +28,7 @@ from ottla.client.assignors.registry import Assignor, are_cooperative, assignors
 from ottla.client.backoff import backoff_ms
 from ottla.client.errors import ClientError, MalformedAnswerError
 from ottla.client.group_commits import MemberIdentity
-from ottla.client.group_member import GroupMember
+from ottla.client.group_member import NEVER, GroupMember
 from ottla.client.nodes import COORDINATOR
 from ottla.client.pending import Flow
 from ottla.protocol import error_codes as codes
@@ -135,7 +135,7 @@ class ClassicMember(GroupMember):
                 self._forget_membership("it was refused", code=codes.UNKNOWN_MEMBER_ID)
                 raise fatal
             if not self._must_join:
-                await self.nudge.wait(float("inf"))
+                await self.nudge.wait(NEVER)
                 self._look_for_changes()
                 continue
             try:
@@ -151,7 +151,7 @@ class ClassicMember(GroupMember):
                 failures += 1
                 await self._pause(failures)
             finally:
-                self.holds_back = False
+                self.hand_out_again()
 
     async def _pause(self, failures: int) -> None:
         settings = self.settings
@@ -192,9 +192,11 @@ class ClassicMember(GroupMember):
             wanted = set(self.host.topics_to_read())
             given_up = [key for key in held if key[0] not in wanted]
             if given_up:
+                self.holds_back = True
                 await self.host.commit_before_revoking()
                 await self.host.tell_revoked(given_up)
                 self._take_away(given_up)
+                self.hand_out_again()
             return
         self.holds_back = True
         await self.host.commit_before_revoking()
@@ -342,9 +344,11 @@ class ClassicMember(GroupMember):
         if revoked:
             # Only cooperative members still have any. Others get these in the next round.
             await self.host.in_poll()
+            self.holds_back = True
             await self.host.commit_before_revoking()
             await self.host.tell_revoked(revoked)
             self._take_away(revoked)
+            self.hand_out_again()
             self.require_join(f"{len(revoked)} partitions were given up")
         added = subscription.set_partitions(partitions)
         for state in added:

@@ -231,7 +231,7 @@ class ConsumerMember(GroupMember):
         if self._reconciling is not None:
             self._reconciling.cancel()
             self._reconciling = None
-        self.holds_back = False
+        self.hand_out_again()
 
     def _difference(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """What to give up and what to take; topics whose names are not known yet come later."""
@@ -257,7 +257,7 @@ class ConsumerMember(GroupMember):
             held = self.host.subscription.partitions
             gone = set(revoked)
             self.host.subscription.set_partitions([key for key in held if key not in gone])
-            self.holds_back = False
+            self.hand_out_again()
         _, added = self._difference()
         states = self.host.subscription.set_partitions([*self.host.subscription.partitions, *added])
         for state in states:

@@ -23,13 +23,17 @@ from ottla.client.pending import Flow, Pending
 from ottla.protocol import error_codes as codes
 
 
+NEVER = float("inf")
+"""As a deadline: a timer for it would stay for ever."""
+
+
 class GroupHost(Protocol):
     """What a membership asks of its consumer."""
 
     subscription: Subscription
 
     async def in_poll(self) -> None:
-        """Until the application polls."""
+        """Until the application polls, and has not been given anything in that poll."""
 
     async def tell_revoked(self, partitions: Sequence[TopicPartition]) -> None: ...
 
@@ -42,6 +46,9 @@ class GroupHost(Protocol):
 
     def topics_to_read(self) -> list[str]:
         """Names, with a pattern resolved, in order."""
+
+    def notify(self) -> None:
+        """A poll that waits looks again."""
 
     def report(self, error: ClientError) -> None:
         """Raised by the next poll."""
@@ -75,11 +82,12 @@ class Signal:
                 if not waiting.done:
                     waiting.resolve(None)
 
-            timer = self._core.timers.call_at(deadline_ms, end)
+            timer = None if deadline_ms == NEVER else self._core.timers.call_at(deadline_ms, end)
             try:
                 await waiting
             finally:
-                timer.cancel()
+                if timer is not None:
+                    timer.cancel()
                 self._waiting = None
         was_set, self._is_set = self._is_set, False
         return was_set
@@ -113,6 +121,12 @@ class GroupMember(ABC):
         if self._life is not None:
             self._life.cancel()
             self._life = None
+
+    def hand_out_again(self) -> None:
+        """What was to be given up has been."""
+        if self.holds_back:
+            self.holds_back = False
+            self.host.notify()
 
     def on_subscription_changed(self) -> None:
         self.nudge.set()

@@ -116,8 +116,10 @@ class ConsumerWorld:
                     if item is None or (taken := reader.take(item)) is None:
                         break
                     machine.took(item, taken.position, taken.epoch, is_done=taken.is_done)
+                    world.settle()  # as the shells do
                 if reader.records or world.now_ms >= end_ms:
                     return reader.records
+                machine.ready()
                 world.advance(STEP_MS)
         finally:
             machine.end_poll()

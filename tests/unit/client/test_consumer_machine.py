@@ -335,6 +335,52 @@ def test_a_session_that_the_broker_forgot_is_begun_anew() -> None:
     assert world.values() == [b"a"]
 
 
+def test_who_gets_a_partition_again_at_its_end_hears_of_the_end_again() -> None:
+    """A broker with sessions tells of a partition only when something has changed."""
+    world = reading(b"a")
+    told: dict[int, int] = {}  # partition -> the end that this session knows
+    wanted: dict[tuple[str, int], Any] = {}
+
+    def in_a_session(request: Any, version: int) -> Any:
+        if request.session_epoch == 0:
+            told.clear()
+            wanted.clear()
+        wanted.update(
+            {
+                (topic.topic, one.partition): one
+                for topic in request.topics
+                for one in topic.partitions
+            }
+        )
+        found = [
+            world._fetched(topic, partition, one) for (topic, partition), one in wanted.items()
+        ]
+        news = [
+            one
+            for one in found
+            if one["records"] or told.get(one["partition_index"]) != one["high_watermark"]
+        ]
+        told.update({one["partition_index"]: one["high_watermark"] for one in found})
+        fields = {
+            "throttle_time_ms": 0,
+            "error_code": 0,
+            "session_id": 7,
+            "responses": [{"topic": "t", "topic_id": None, "partitions": news}] if news else [],
+            "node_endpoints": [],
+        }
+        return fields if news else Later(request.max_wait_ms, fields)
+
+    world.overrides[keys.FETCH] = in_a_session
+    assert world.values() == [b"a"]
+    world.pass_time(2_000)
+    assert world.machine.caught_up() == [("t", 0)]
+    world.machine.assign([])
+    world.machine.assign([("t", 0)])
+    world.machine.state_of(("t", 0)).seek(1)
+    assert world.values() == []
+    assert world.machine.caught_up() == [("t", 0)]
+
+
 def test_a_connection_that_is_cut_costs_nothing_but_time() -> None:
     world = reading(b"a", b"b")
     assert world.values() == [b"a", b"b"]

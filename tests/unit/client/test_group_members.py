@@ -345,3 +345,71 @@ def test_what_the_newer_protocol_refuses_is_raised() -> None:
     world.overrides[keys.CONSUMER_GROUP_HEARTBEAT] = refusing
     with pytest.raises(ClientError, match="UNSUPPORTED_ASSIGNOR"):
         world.poll()
+
+
+# -- a rebalance in the middle of a poll -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["range", "cooperative-sticky", "consumer"])
+def test_what_a_poll_is_about_to_return_is_not_committed_by_a_rebalance(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = {"enable_auto_commit": "true", "auto_commit_interval_ms": 1_000_000}
+    if kind == "consumer":
+        world = new_member(0, 1, **commits)
+    else:
+        world = member(0, 1, partition_assignment_strategy=kind, **commits)
+    machine = world.machine
+    took = machine.took
+
+    def and_then_a_rebalance(*given: Any, **named: Any) -> None:
+        took(*given, **named)
+        monkeypatch.undo()
+        if kind == "consumer":
+            give(world, 1)
+        else:
+            world.group.assigned = [("t", 1)]
+            world.group.is_rebalancing = True
+        world.pass_time(6_000)
+
+    monkeypatch.setattr(machine, "took", and_then_a_rebalance)
+    first = world.values()
+    assert len(first) == 2, "what was being read when the rebalance came, and before"
+    assert world.committed == {}, "nobody has seen it yet"
+    assert [what for what, _ in world.told] == ["assigned"]
+    drain(world, 7_000)
+    assert world.committed.get(("t", 0)) == 1
+    assert [what for what, _ in world.told][:2] == ["assigned", "revoked"]
+
+
+@pytest.mark.parametrize("kind", ["cooperative-sticky", "consumer"])
+def test_nothing_is_handed_out_while_partitions_are_given_up(kind: str) -> None:
+    """The commit before it says how far the application is."""
+    commits = {"enable_auto_commit": "true", "auto_commit_interval_ms": 1_000_000}
+    if kind == "consumer":
+        world = new_member(0, 1, **commits)
+    else:
+        world = member(0, 1, partition_assignment_strategy=kind, **commits)
+    assert drain(world) == {b"0", b"1"}
+
+    def slowly(request: Any, version: int) -> Any:
+        if not world.commits:
+            for partition in range(2):
+                world.log("t", partition).append(b"later")
+        return Later(2_000.0, world._offset_commit(request, version))
+
+    world.overrides[keys.OFFSET_COMMIT] = slowly
+    if kind == "consumer":
+        give(world, 1)
+    else:
+        world.group.assigned = [("t", 1)]
+        world.group.is_rebalancing = True
+    world.pass_time(6_000)
+    while True:
+        found = world.values(50)
+        if ("revoked", [("t", 0)]) in world.told:
+            break
+        assert found == []
+    found += drain(world, 3_000)
+    assert found == [b"later"], "of the partition that is left"
+    assert world.committed == {("t", 0): 1, ("t", 1): 1}
