@@ -40,6 +40,23 @@ async def look(core: Core) -> tuple[int, int]:
     return info.partitions[0].leader, node
 
 
+@pytest.mark.parametrize("name", ["a..b", "x" * 64])
+def test_a_name_that_is_none_is_a_broker_that_cannot_be_reached(bootstrap: str, name: str) -> None:
+    """As bootstrap address, and as what a broker calls itself: the shell lives on."""
+    core = core_of(f"{name}:9092,{bootstrap}")
+    plain = PlainShell(core, "plain")
+    assert len(set(plain.call(look(core)))) == 1
+    plain.close()
+
+    async def on_asyncio() -> None:
+        core = core_of(f"{name}:9092,{bootstrap}")
+        shell = AioShell(core)
+        assert len(set(await shell.call(look(core)))) == 1
+        await shell.close()
+
+    asyncio.run(on_asyncio())
+
+
 async def never(core: Core) -> None:
     await Pending()
 

@@ -54,6 +54,30 @@ def test_the_block_commits_or_aborts(cluster: str, topic: str) -> None:
     assert values(cluster, topic) == [b"kept", b"lost", b"kept too"]
 
 
+def test_a_close_aborts_what_is_open(cluster: str, topic: str) -> None:
+    """Readers of what is committed need not wait for `transaction.timeout.ms`."""
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"lost")
+    with Producer(bootstrap_servers=cluster) as producer:
+        producer.send(topic, b"plain")
+    assert values(cluster, topic, committed=True) == [b"plain"]
+
+
+def test_what_the_block_raised_is_told_even_if_the_abort_fails(
+    cluster: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
+        abort = producer.abort_transaction
+        monkeypatch.setattr(producer, "abort_transaction", lambda: abort(timeout_s=0.0))
+        with pytest.raises(KeyError), producer.transaction():
+            producer.send(topic, b"lost").result(PATIENCE_S)
+            raise KeyError
+        with producer.transaction():
+            producer.send(topic, b"kept")
+    assert values(cluster, topic, committed=True) == [b"kept"]
+
+
 def test_a_zombie_is_fenced(cluster: str, topic: str) -> None:
     with (
         Producer(bootstrap_servers=cluster, transactional_id=topic) as zombie,

@@ -49,6 +49,8 @@ async def process(
         try:
             await _transact(producer, function, records, group)
         except Exception as error:
+            if producer.is_committing:
+                raise  # nobody knows: the next transaction asks first, and goes on behind these
             _rewind(consumer, records)
             failures += 1
             if failures >= ATTEMPTS_MAX or not is_cured_by_abort(error):
@@ -76,8 +78,19 @@ async def _transact(
     except TimedOutError:
         if not producer.is_committing:
             raise
-        # Asked for, and not answered: only asking again tells what became of it.
-        await producer.commit_transaction()
+        await _commit_again(producer)
+
+
+async def _commit_again(producer: AsyncProducer) -> None:
+    """Asked for, and not answered: only asking again tells what became of it."""
+    for attempt in range(ATTEMPTS_MAX):
+        try:
+            await producer.commit_transaction()
+        except TimedOutError:
+            if attempt == ATTEMPTS_MAX - 1:
+                raise
+        else:
+            return
 
 
 def _rewind(consumer: AsyncConsumer, records: Sequence[Record]) -> None:

@@ -11,6 +11,7 @@ Belongs to the event loop in which it was first used.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,7 +24,7 @@ from ottla.base.ports import Buffer
 from ottla.client.aio_shell import AioShell
 from ottla.client.clock import chance, monotonic_ms, wall_ms
 from ottla.client.delivery import RecordMetadata, outcome_of, place_of
-from ottla.client.errors import ClosedError
+from ottla.client.errors import ClientError, ClosedError
 from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
 from ottla.client.producer_machine import ProducerMachine, size_of
@@ -38,6 +39,8 @@ from ottla.client.serializing import (
 )
 from ottla.client.settings import read_settings
 from ottla.client.transactions import NEW, PreparedTransaction
+
+logger = logging.getLogger("ottla.client")
 
 _CLOSE_TIMEOUT_S = 60.0
 
@@ -223,9 +226,17 @@ class AsyncProducer:
             yield self
             await self.commit_transaction()
         except BaseException:
-            if self._machine.transaction().may_abort:
-                await self.abort_transaction()
+            await self._abort_if_possible()
             raise
+
+    async def _abort_if_possible(self) -> None:
+        """What went wrong before is what the application is told; the next transaction begins with
+        what is left to be done for this one."""
+        if self._machine.transaction().may_abort:
+            try:
+                await self.abort_transaction()
+            except ClientError as error:
+                logger.warning("an abort did not come to its end: %s", error)
 
     async def init_transactions(
         self, timeout_s: float | None = None, *, keep_prepared: bool = False
@@ -240,9 +251,12 @@ class AsyncProducer:
         )
 
     async def begin_transaction(self) -> None:
+        """Waits first for the end of the one before, if that was asked for and timed out."""
         machine = self._machine.transaction()
         if machine.state == NEW:
             await self.init_transactions()
+        elif machine.is_unfinished:
+            await self._shell.call(machine.finish(self._deadline_ms(None)))
         machine.begin()
 
     async def send_offsets(
@@ -296,7 +310,8 @@ class AsyncProducer:
         return self._machine.metrics()
 
     async def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
-        """Sends what it has, waits for the answers so long, and ends; twice is no harm."""
+        """Sends what it has, waits for the answers so long, and ends; twice is no harm. An open
+        transaction is aborted."""
         if self._closed:
             return
         self._closed = True

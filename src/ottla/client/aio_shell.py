@@ -158,7 +158,7 @@ class AioShell:
         except ssl.SSLError as error:
             self.core.on_lost(connection, tls_error(error), monotonic_ms())
             self.carry_out()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: "a..b" is no name at all
             self.core.on_lost(connection, str(error), monotonic_ms())
             self.carry_out()
 

@@ -22,7 +22,6 @@ from ottla.client.nodes import COORDINATOR
 from ottla.client.pending import Flow, Pending
 from ottla.protocol import error_codes as codes
 
-
 NEVER = float("inf")
 """As a deadline: a timer for it would stay for ever."""
 

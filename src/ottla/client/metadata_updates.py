@@ -178,8 +178,9 @@ class MetadataUpdates:
             self._on_failure(error, waiting, asked)
             return
         if answer.error_code == REBOOTSTRAP_REQUIRED:
+            logger.info("a broker says that the cluster is elsewhere: beginning anew")
             core.rebootstrap()
-            self._on_failure(error_for(REBOOTSTRAP_REQUIRED), waiting, asked)
+            self._ask_again(waiting, asked)
             return
         self._failures = 0
         self.updated_ms = core.now_ms
@@ -204,19 +205,23 @@ class MetadataUpdates:
     def _on_failure(
         self, error: ClientError, waiting: list[Pending[None]], asked: set[str]
     ) -> None:
-        self._failures += 1
-        self._wait_before_next(self._failures)
-        self._new |= asked & self.wanted.keys()
-        self._needed = True
         if error.retriable:
             logger.debug("no metadata: %s", error)
             self._core.last_network_error = error
-            self._waiting = waiting + self._waiting
+            self._ask_again(waiting, asked)
             return
+        self._ask_again([], asked)
         logger.warning("no metadata: %s", error)
         for pending in waiting:
             if not pending.done:
                 pending.fail(error)
+
+    def _ask_again(self, waiting: list[Pending[None]], asked: set[str]) -> None:
+        self._failures += 1
+        self._wait_before_next(self._failures)
+        self._new |= asked & self.wanted.keys()
+        self._needed = True
+        self._waiting = waiting + self._waiting
 
     def _wait_before_next(self, failures: int) -> None:
         settings = self._core.settings

@@ -361,7 +361,7 @@ class PlainShell(HasLock):
             addresses = socket.getaddrinfo(
                 connection.host, connection.port, type=socket.SOCK_STREAM
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: "a..b" is no name at all
             with self.lock:
                 self._on_broken(connection, error)
             return
@@ -489,7 +489,7 @@ class PlainShell(HasLock):
             return False
         return True
 
-    def _on_broken(self, connection: Connection, error: OSError) -> None:
+    def _on_broken(self, connection: Connection, error: OSError | UnicodeError) -> None:
         self.core.on_lost(connection, str(error), monotonic_ms())
 
     def _on_interrupted(self, connection: Connection) -> None:

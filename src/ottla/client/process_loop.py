@@ -56,6 +56,8 @@ def process(
         try:
             _transact(producer, function, records, group)
         except Exception as error:
+            if producer.is_committing:
+                raise  # nobody knows: the next transaction asks first, and goes on behind these
             _rewind(consumer, records)
             failures += 1
             if failures >= ATTEMPTS_MAX or not is_cured_by_abort(error):
@@ -78,8 +80,19 @@ def _transact(
     except TimedOutError:
         if not producer.is_committing:
             raise
-        # Asked for, and not answered: only asking again tells what became of it.
-        producer.commit_transaction()
+        _commit_again(producer)
+
+
+def _commit_again(producer: Producer) -> None:
+    """Asked for, and not answered: only asking again tells what became of it."""
+    for attempt in range(ATTEMPTS_MAX):
+        try:
+            producer.commit_transaction()
+        except TimedOutError:
+            if attempt == ATTEMPTS_MAX - 1:
+                raise
+        else:
+            return
 
 
 def _rewind(consumer: Consumer, records: Sequence[Record]) -> None:

@@ -10,6 +10,7 @@ acts.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from ottla.base.ids import TopicPartition
 from ottla.base.ports import Buffer
 from ottla.client.clock import chance, monotonic_ms, wall_ms
 from ottla.client.delivery import RecordMetadata, outcome_of, place_of
-from ottla.client.errors import ClosedError, TimedOutError
+from ottla.client.errors import ClientError, ClosedError, TimedOutError
 from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from ottla.client.plain_shell import PlainShell
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
@@ -37,6 +38,8 @@ from ottla.client.serializing import (
 )
 from ottla.client.settings import read_settings
 from ottla.client.transactions import NEW, PreparedTransaction
+
+logger = logging.getLogger("ottla.client")
 
 _CLOSE_TIMEOUT_S = 60.0
 _FOREVER_MS = float("inf")
@@ -237,9 +240,13 @@ class Producer:
             raise
 
     def _abort_if_possible(self) -> None:
-        machine = self._machine.transaction()
-        if machine.may_abort:
-            self.abort_transaction()
+        """What went wrong before is what the application is told; the next transaction begins with
+        what is left to be done for this one."""
+        if self._machine.transaction().may_abort:
+            try:
+                self.abort_transaction()
+            except ClientError as error:
+                logger.warning("an abort did not come to its end: %s", error)
 
     def init_transactions(
         self, timeout_s: float | None = None, *, keep_prepared: bool = False
@@ -254,9 +261,12 @@ class Producer:
         )
 
     def begin_transaction(self) -> None:
+        """Waits first for the end of the one before, if that was asked for and timed out."""
         machine = self._machine.transaction()
         if machine.state == NEW:
             self.init_transactions()
+        elif machine.is_unfinished:
+            self._shell.call(machine.finish(self._deadline_ms(None)))
         with self._shell.lock:
             machine.begin()
 
@@ -352,7 +362,8 @@ class Producer:
             return self._machine.metrics()
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
-        """Sends what it has, waits for the answers so long, and ends; twice is no harm.
+        """Sends what it has, waits for the answers so long, and ends; twice is no harm. An open
+        transaction is aborted.
 
         Called from a callback it waits for nothing.
         """

@@ -60,7 +60,7 @@ class ProducerMachine:
         )
         self._monotonic_ms = monotonic_ms
         self.accumulator = Accumulator(settings, core.cluster)
-        self._partitioner = Partitioner(settings, core.cluster, chance)
+        self._partitioner = Partitioner(settings, core.cluster, chance, monotonic_ms)
         self.identity = ProducerIdentity(core) if settings.idempotent else None
         self.sender = Sender(core, settings, self.accumulator, self.identity)
         if self.identity is not None:
@@ -296,12 +296,16 @@ class ProducerMachine:
             await self.core.within(pending, deadline_ms, "flush")
 
     async def close(self, deadline_ms: float) -> None:
-        """Takes no more, sends what it can until the deadline, fails the rest."""
+        """Takes no more, sends what it can until the deadline, fails the rest; a transaction that
+        is open by then is aborted, as by Kafka's client."""
         self.is_closing = True
         try:
             await self.flush(deadline_ms)
         except TimedOutError:
             self._fail_what_is_left()
+        else:
+            if self.transactions is not None:
+                await self.transactions.close(deadline_ms)
 
     def _fail_what_is_left(self) -> None:
         self.is_closing = True

@@ -13,6 +13,7 @@ EndTxn that the coordinator has acknowledged, or left open for the coordinator's
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -46,6 +47,8 @@ from ottla.protocol.api_keys import (
     INIT_PRODUCER_ID,
     TXN_OFFSET_COMMIT,
 )
+
+logger = logging.getLogger("ottla.client")
 
 NEW = "not initialized"
 READY = "without a transaction"
@@ -113,6 +116,7 @@ class Transactions:
         self._adding: Flow[None] | None = None
         self._needs_new_epoch = False
         self._asked_to_commit = False
+        self._is_ending = False  # whether a call that ends the transaction is under way
 
     # --------------------------------------------------------------------------------- state
 
@@ -130,6 +134,11 @@ class Transactions:
     def is_deciding(self) -> bool:
         """Whether the coordinator may have committed: there is no way back to an abort."""
         return self.state == COMMITTING and self._asked_to_commit
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a call that was to end the transaction ended too early itself."""
+        return not self._is_ending and (self.state == ABORTING or self.is_deciding)
 
     def _expect(self, call: str, *states: str) -> None:
         if self.state in states:
@@ -393,7 +402,41 @@ class Transactions:
         self._expect("complete_transaction", PREPARED)
         await self._end(commit=commit, deadline_ms=deadline_ms)
 
+    async def finish(self, deadline_ms: float) -> None:
+        """Ends what an earlier call could not: an abort, or a commit of unknown outcome."""
+        if self.is_deciding:
+            await self.commit(deadline_ms)
+        elif self.state == ABORTING:
+            await self.abort(deadline_ms)
+
+    async def close(self, deadline_ms: float) -> None:
+        """Aborts what is open; a commit that was asked for is asked for again; what is prepared
+        stays."""
+        try:
+            if self.may_abort:
+                await self.abort(deadline_ms)
+            else:
+                await self.finish(deadline_ms)
+        except ClientError as error:
+            logger.warning(
+                "%s: its transaction was not ended (%s); the coordinator aborts it after"
+                " transaction.timeout.ms",
+                self.transactional_id,
+                error,
+            )
+
     async def _end(self, *, commit: bool, deadline_ms: float) -> None:
+        self._is_ending = True
+        try:
+            if self._adding is not None:
+                # Only its answer tells whether the coordinator knows of the transaction.
+                self._to_add.clear()
+                await self._core.within(self._adding, deadline_ms, "partitions of a transaction")
+            await self._tell_end(commit=commit, deadline_ms=deadline_ms)
+        finally:
+            self._is_ending = False
+
+    async def _tell_end(self, *, commit: bool, deadline_ms: float) -> None:
         if self._has_begun:
             self._asked_to_commit = commit
             answer = await end_transaction(

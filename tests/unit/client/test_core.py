@@ -22,7 +22,12 @@ from ottla.client.errors import (
 )
 from ottla.client.settings import AdminSettings, read_settings
 from ottla.protocol.api_keys import API_VERSIONS, FIND_COORDINATOR, HEARTBEAT, METADATA
-from ottla.protocol.error_codes import INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.error_codes import (
+    INVALID_TOPIC_EXCEPTION,
+    NONE,
+    REBOOTSTRAP_REQUIRED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from tests.unit.client.pure_world import FIRST_PORT, Answer, World, metadata, versions
 
 BEAT = {"group_id": "g", "generation_id": 1, "member_id": "", "group_instance_id": None}
@@ -96,6 +101,19 @@ def test_a_topic_that_comes_late_is_waited_for() -> None:
     assert len(asked) == 4
 
 
+def test_a_cluster_that_is_elsewhere_is_looked_for_without_a_word() -> None:
+    answers = iter([REBOOTSTRAP_REQUIRED, NONE])
+    here = world(
+        {
+            METADATA: lambda request, version: {
+                **metadata({"t": [0]}),
+                "error_code": next(answers, NONE),
+            }
+        }
+    )
+    assert len(here.run(here.core.metadata.topic("t", 60_000)).partitions) == 1
+
+
 @pytest.mark.parametrize(
     ("code", "error"),
     [(UNKNOWN_TOPIC_OR_PARTITION, UnknownTopicError), (INVALID_TOPIC_EXCEPTION, BrokerError)],
@@ -122,6 +140,21 @@ def test_the_second_bootstrap_address_is_tried() -> None:
     here = world({METADATA: lambda request, version: metadata({"t": [0]})}, nodes=2)
     here.down = {FIRST_PORT}
     assert here.run(here.core.metadata.topic("t", 30_000)).name == "t"
+
+
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+def test_the_bootstrap_address_is_asked_again_unless_that_is_not_wanted(strategy: str) -> None:
+    answers: dict[int, Answer] = {METADATA: lambda request, version: elsewhere}
+    elsewhere = metadata({"t": [0]})
+    elsewhere["brokers"][0]["port"] = FIRST_PORT + 5
+    here = world(answers, metadata_recovery_strategy=strategy)
+    here.run(here.core.metadata.topic("t", 2_000))
+    here.cut(FIRST_PORT)
+    here.down.add(FIRST_PORT + 5)
+    here.requests.clear()
+    here.core.metadata.request_update()
+    here.advance(10_000)
+    assert ("Metadata" in here.names()) is (strategy == "rebootstrap")
 
 
 def test_a_broker_that_hangs_costs_its_connection_after_the_request_time_out() -> None:
