@@ -196,7 +196,9 @@ class Core:
             return next(iter(connected))
         known = list(self.cluster.brokers)
         first = int(self.chance() * len(known))
-        candidates = known[first:] + known[:first] + list(self._bootstrap)
+        candidates = known[first:] + known[:first]
+        if not known or self.settings.metadata_recovery_strategy == "rebootstrap":
+            candidates += self._bootstrap
         return min(candidates, key=lambda one: (one in rather_not, *self._reluctance(one)))
 
     def _reluctance(self, node_id: int) -> tuple[float, int]:
@@ -215,7 +217,8 @@ class Core:
 
     def rebootstrap(self) -> None:
         """Forgets the brokers it knows; the next metadata comes from the bootstrap addresses."""
-        self.cluster.brokers = {}
+        if self.settings.metadata_recovery_strategy == "rebootstrap":
+            self.cluster.brokers = {}
 
     def mute(self, node_id: int, purpose: str, throttle_ms: float) -> None:
         """A broker that throttles this client is left alone for so long (KIP-219)."""

@@ -3,7 +3,8 @@
 A key goes where Java's client puts it. Without a key, records stay with one partition until
 `batch.size` bytes have gone there, then another one is drawn; with adaptive partitioning the
 shorter a partition's queue, the likelier it is drawn, so a slow broker gets less. Chance comes in
-as a function.
+as a function. One whose batches have been ready to go for `partitioner.availability.timeout.ms` is
+not drawn while there are others.
 
 Never chooses a partition without a leader while there is one with.
 """
@@ -26,9 +27,16 @@ _LONG_KEY_BYTES = 256
 
 class Partitioner:
     def __init__(
-        self, settings: ProducerSettings, cluster: Cluster, chance: Callable[[], float]
+        self,
+        settings: ProducerSettings,
+        cluster: Cluster,
+        chance: Callable[[], float],
+        monotonic_ms: Callable[[], float],
     ) -> None:
         self._cluster = cluster
+        self._monotonic_ms = monotonic_ms
+        self._patience_ms = settings.partitioner_availability_timeout_ms
+        self._linger_ms = settings.linger_ms
         self._chance = chance
         self._batch_size = settings.batch_size
         self._adaptive = settings.partitioner_adaptive_partitioning_enable
@@ -79,6 +87,9 @@ class Partitioner:
         return topic.sticky
 
     def _draw_by_queue(self, candidates: list[Lane]) -> Lane:
+        if self._patience_ms:
+            before_ms = self._monotonic_ms() - self._linger_ms - self._patience_ms
+            candidates = [one for one in candidates if not _waits(one, before_ms)] or candidates
         longest = max(len(lane.waiting) for lane in candidates)
         weights = [longest + 1 - len(lane.waiting) for lane in candidates]
         drawn = self._chance() * sum(weights)
@@ -106,3 +117,8 @@ class Partitioner:
                 f" which has partitions 0 to {topic.count - 1}"
             )
         return partition
+
+
+def _waits(lane: Lane, before_ms: float) -> bool:
+    """Whether its broker has not taken what was there before that."""
+    return bool(lane.waiting) and lane.waiting[0].created_ms < before_ms

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from ottla.base.errors import ConfigError
 from ottla.client.settings import (
@@ -61,12 +62,22 @@ class ProducerSettings(ClientSettings):
     def acks_code(self) -> int:
         return -1 if self.acks == "all" else int(self.acks)
 
+    def completed(self, given: Set[str]) -> Self:
+        """A longer patience with one request alone makes that with a record longer, too."""
+        least_ms = self._delivery_least_ms()
+        if "delivery_timeout_ms" in given or self.delivery_timeout_ms >= least_ms:
+            return self
+        return dataclasses.replace(self, delivery_timeout_ms=least_ms)
+
+    def _delivery_least_ms(self) -> int:
+        return min(self.linger_ms + self.request_timeout_ms, INT_MAX)
+
     def validate(self) -> None:
         ClientSettings.validate(self)  # no super(): slots make a new class of this one
-        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+        if self.delivery_timeout_ms < self._delivery_least_ms():
             raise ConfigError(
                 "delivery.timeout.ms must be at least linger.ms + request.timeout.ms"
-                f" ({self.linger_ms + self.request_timeout_ms})"
+                f" ({self._delivery_least_ms()})"
             )
         hindrance = self._hindrance()
         if self.enable_idempotence and hindrance is not None:

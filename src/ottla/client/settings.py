@@ -14,7 +14,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ottla.base.errors import ConfigError
 
@@ -48,9 +48,10 @@ def one_of(default: Any, *choices: str) -> Any:
     return dataclasses.field(default=default, metadata={"choices": choices})
 
 
-def ineffective(default: Any) -> Any:
+def ineffective(default: Any, *choices: str) -> Any:
     """Taken because configurations have it, without a meaning here."""
-    return dataclasses.field(default=default, metadata={"ineffective": True})
+    metadata = {"ineffective": True, "choices": choices or None}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +60,16 @@ class ClientSettings:
 
     bootstrap_servers: tuple[Address, ...]
     client_id: str = ""
-    client_dns_lookup: str = one_of(
+    # All addresses of a name are tried, always.
+    client_dns_lookup: str = ineffective(
         "use_all_dns_ips", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"
     )
     client_rack: str = ""
     request_timeout_ms: int = at_least(30_000, 0)
     metadata_max_age_ms: int = at_least(300_000, 0, LONG_MAX)
     metadata_recovery_strategy: str = one_of("rebootstrap", "rebootstrap", "none")
-    metadata_recovery_rebootstrap_trigger_ms: int = at_least(300_000, 0)
+    # The bootstrap addresses are tried as soon as no broker that is known can be reached.
+    metadata_recovery_rebootstrap_trigger_ms: int = ineffective(300_000)
     reconnect_backoff_ms: int = at_least(50, 0, LONG_MAX)
     reconnect_backoff_max_ms: int = at_least(1_000, 0, LONG_MAX)
     retry_backoff_ms: int = at_least(100, 0, LONG_MAX)
@@ -74,6 +77,7 @@ class ClientSettings:
     socket_connection_setup_timeout_ms: int = at_least(10_000, 0, LONG_MAX)
     socket_connection_setup_timeout_max_ms: int = at_least(30_000, 0, LONG_MAX)
     connections_max_idle_ms: int = 540_000
+    # Of plain clients; on asyncio the sizes are the system's.
     send_buffer_bytes: int = at_least(131_072, -1)
     receive_buffer_bytes: int = at_least(65_536, -1)
     security_protocol: str = one_of("PLAINTEXT", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -92,6 +96,10 @@ class ClientSettings:
     metrics_recording_level: str = ineffective("INFO")
     enable_metrics_push: bool = ineffective(True)
     auto_include_jmx_reporter: bool = ineffective(True)
+
+    def completed(self, given: Set[str]) -> Self:
+        """With what follows from other settings where it was not said."""
+        return self
 
     def validate(self) -> None:
         """What no single setting shows. Raises ConfigError."""
@@ -160,9 +168,10 @@ def read_settings(kind: type[S], given: Mapping[str, Any] | None, named: Mapping
         values[field_name] = _read(fields[field_name], value)
     if not values.get("bootstrap_servers"):
         raise ConfigError("bootstrap.servers is missing: host:port, more of them with commas")
-    settings = kind(**values)
+    told = {name for name, value in values.items() if value is not None}
+    settings = kind(**values).completed(told)
     settings.validate()
-    settings.check_given({name for name, value in values.items() if value is not None})
+    settings.check_given(told)
     return settings
 
 

@@ -123,6 +123,16 @@ def test_wrong_addresses_are_refused(servers: Any) -> None:
         read_settings(AdminSettings, {"bootstrap.servers": servers}, {})
 
 
+def test_a_longer_request_makes_delivery_longer_unless_that_was_given() -> None:
+    """As Java's producer does."""
+    long = producer(request_timeout_ms=180_000)
+    assert long.delivery_timeout_ms == 180_005
+    assert producer(request_timeout_ms=60_000).delivery_timeout_ms == 120_000
+    assert producer(linger_ms=2**40).delivery_timeout_ms == 2**31 - 1
+    with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms"):
+        producer(request_timeout_ms=180_000, delivery_timeout_ms=120_000)
+
+
 def test_idempotence_goes_where_it_is_impossible_and_was_not_asked_for() -> None:
     assert producer().idempotent
     assert not producer(acks="1").idempotent
