@@ -1,6 +1,6 @@
-"""A producer behind a proxy that misbehaves: exact, in order, and nothing left behind.
+"""Clients behind a proxy that misbehaves: exact, in order, and nothing left behind.
 
-Each seed is a producer with settings of its own. `OTTLA_FAULT_SEEDS` says how many there are.
+Each seed is a client with settings of its own. `OTTLA_FAULT_SEEDS` says how many there are.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import os
 import random
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from ottla.client import Delivery, Producer
+from ottla.client import Consumer, Delivery, Output, Producer, process
+from ottla.client.consumer_errors import CommitFailedError
 from tests.client.admin_calls import create_topic
 from tests.client.proxy import FAULTS, Proxy
 from tests.client.reading import Stored, stored
@@ -20,6 +22,7 @@ from tests.compat.nodes import Node, OttlaNode, wait_until
 from tests.seeds import seed_for
 
 SEEDS = int(os.environ.get("OTTLA_FAULT_SEEDS", "100"))
+GROUP_SEEDS = max(2, SEEDS // 50)
 PARTS = 4  # each has its topic, and a part of the seeds
 PATIENCE_S = 60
 PARTITIONS = 3
@@ -119,6 +122,93 @@ def test_transactions_are_whole_or_not_there(proxied: tuple[Proxy, Node], topic:
     proxy.quiet()
     assert by_partition(stored(proxy.bootstrap, topic, committed=True)) == expected
     nobody_is_left(proxy, before)
+
+
+def as_member(bootstrap: str, group: str, chance: random.Random) -> dict[str, Any]:
+    settings = {
+        **HASTE,
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "group.protocol": chance.choice(["classic", "consumer"]),
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "max.poll.interval.ms": 2_000,  # a join whose answer is lost takes a bit more
+        "fetch.max.wait.ms": 50,
+    }
+    if settings["group.protocol"] == "classic":
+        settings["heartbeat.interval.ms"] = 200
+    return settings
+
+
+def fill(bootstrap: str, topic: str) -> list[list[bytes]]:
+    create_topic(bootstrap, topic, PARTITIONS)
+    values: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(RECORDS):
+            values[number % PARTITIONS].append(b"%d" % number)
+            producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+    return values
+
+
+@pytest.mark.parametrize("number", range(GROUP_SEEDS))
+def test_a_member_reads_all_in_order_and_its_commits_count(
+    proxied: tuple[Proxy, Node], topic: str, number: int
+) -> None:
+    proxy, _ = proxied
+    proxy.quiet()
+    expected = fill(proxy.bootstrap, topic)
+    seed = seed_for(f"proxied members {number}")
+    chance = random.Random(seed)
+    settings = as_member(proxy.bootstrap, f"group of {topic}", chance)
+    found: list[dict[bytes, None]] = [{} for _ in range(PARTITIONS)]
+    committed: set[bytes] = set()
+    proxy.misbehave(seed, chance.choice([0.02, 0.05, 0.1]))
+    while len(committed) < RECORDS:  # several in turn: each goes on where the last one ended
+        wanted = min(len(committed) + RECORDS // 2, RECORDS)
+        with Consumer(settings) as consumer:
+            consumer.subscribe(topic)
+            while len(committed) < wanted:
+                records = consumer.poll(0.1, max_records=5)
+                assert not committed & {record.value for record in records}
+                for record in records:
+                    found[record.partition][record.value] = None
+                try:
+                    consumer.commit(records)
+                except CommitFailedError:
+                    continue  # the group went on without it: these come again
+                committed |= {record.value for record in records}
+    proxy.quiet()
+    assert [list(values) for values in found] == expected
+
+
+def read_so_far(consumer: Consumer, topic: str) -> int:
+    committed = consumer.committed([(topic, partition) for partition in range(PARTITIONS)])
+    return sum(one.offset for one in committed.values() if one is not None)
+
+
+@pytest.mark.parametrize("number", range(GROUP_SEEDS))
+def test_the_loop_is_exact(proxied: tuple[Proxy, Node], topic: str, number: int) -> None:
+    proxy, _ = proxied
+    proxy.quiet()
+    expected = fill(proxy.bootstrap, topic)
+    create_topic(proxy.bootstrap, f"{topic}-copy", PARTITIONS)
+    seed = seed_for(f"proxied loop {number}")
+    chance = random.Random(seed)
+    settings = as_member(proxy.bootstrap, f"group of {topic}", chance)
+    writes = {**HASTE, "bootstrap.servers": proxy.bootstrap, "transactional.id": topic}
+    proxy.misbehave(seed, chance.choice([0.02, 0.05, 0.1]))
+    with Consumer(settings) as consumer, Producer(writes) as producer:
+        consumer.subscribe(topic)
+        process(
+            consumer,
+            producer,
+            lambda one: Output(f"{topic}-copy", one.value, None, None, one.partition),
+            is_over=lambda: read_so_far(consumer, topic) == RECORDS,
+            max_records=7,
+        )
+        proxy.quiet()
+    assert by_partition(stored(proxy.bootstrap, f"{topic}-copy", committed=True)) == expected
 
 
 def test_every_fault_has_happened(proxied: tuple[Proxy, Node], topic: str) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from ottla.client import Producer
+from tests.client.reading import stored
 from tests.compat import confluent
 from tests.compat.java_host import JavaHost
 from tests.compat.nodes import wait_until
 from tests.patience import SECONDS_MAX
+from tests.seeds import seed_for
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java")]
 
@@ -54,6 +59,34 @@ def test_codec_round_trip_with_default_settings(run: Run, topic: str, codec: str
     placed = run("DataScenarios.produce", settings={"compression.type": codec}, **values(topic))
     assert [offset for _, offset, _ in placed] == list(range(len(VALUES)))
     assert read_values(run, topic) == VALUES
+
+
+def some_keys(count: int) -> list[str]:
+    """Of every length up to 300 bytes, with letters of one, two and three."""
+    chance = random.Random(seed_for("placement"))
+    keys = []
+    for number in range(count):
+        size = number % 301
+        letters = "".join(chance.choices("aZé漢", k=size // 3))
+        keys.append(letters + "x" * (size - len(letters.encode())))
+    return keys
+
+
+def test_keys_go_where_the_java_client_puts_them(run: Run, bootstrap: str) -> None:
+    """One by one and by the table."""
+    keys = some_keys(10_000)
+    topics = [confluent.create_topic(bootstrap, 12) for _ in range(3)]
+    records = [{"key": key, "value": str(number)} for number, key in enumerate(keys)]
+    placed = run("DataScenarios.produce", topic=topics[0], records=records)
+    expected = [partition for partition, _, _ in placed]
+    assert set(expected) == set(range(12))
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        sent = [producer.send(topics[1], b"", key.encode()) for key in keys]
+        table = pa.table({"key": keys, "value": [str(number) for number in range(len(keys))]})
+        producer.send_table(table, topics[2], key="key").result(SECONDS_MAX)
+        assert [one.result(SECONDS_MAX).partition for one in sent] == expected
+    found = {int(one.value or b""): one.partition for one in stored(bootstrap, topics[2])}
+    assert [found[number] for number in range(len(keys))] == expected
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])

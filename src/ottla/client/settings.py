@@ -11,7 +11,6 @@ Never changes after it was read.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -177,6 +176,8 @@ def read_settings(kind: type[S], given: Mapping[str, Any] | None, named: Mapping
 
 def _unknown(name: str, field_name: str, kind: type[ClientSettings]) -> str:
     # Loaded to say what else it may be; whoever makes no mistake has no need of them all.
+    import difflib  # noqa: PLC0415
+
     from ottla.client.consumer_settings import ConsumerSettings  # noqa: PLC0415
     from ottla.client.producer_settings import ProducerSettings  # noqa: PLC0415
 

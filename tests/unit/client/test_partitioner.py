@@ -23,12 +23,9 @@ def drawn(waiting_since_ms: dict[int, float], **settings: int) -> set[int]:
     topic.resize(3, NULL_UUID)
     for partition, since_ms in waiting_since_ms.items():
         accumulator.open_batch(topic.lanes[partition], 100, since_ms)
-    found = set()
-    for step in range(100):
-        chance = step / 100
-        partitioner = Partitioner(read, Cluster(), lambda at=chance: at, lambda: NOW_MS)
-        found.add(partitioner.draw(topic))
-    return found
+    chances = iter([step / 100 for step in range(100)])
+    partitioner = Partitioner(read, Cluster(), lambda: next(chances), lambda: NOW_MS)
+    return {partitioner.draw(topic) for _ in range(100)}
 
 
 @pytest.mark.parametrize(
