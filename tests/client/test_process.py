@@ -13,7 +13,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ DEATHS = int(os.environ.get("OTTLA_PROCESS_DEATHS", "15"))
 KILLS = int(os.environ.get("OTTLA_PROCESS_KILLS", "2"))
 PARTITIONS = 3
 RECORDS = 300
+VISITS = 3
 PATIENCE_S = 120
 
 
@@ -157,6 +160,80 @@ def test_a_loop_that_is_killed_is_exact(ottla_node: Node, topic: str) -> None:
             finally:
                 copier.send_signal(signal.SIGKILL)
     assert copied(bootstrap, topic) == expected
+
+
+class ComingAndGoing:
+    """One member stays, a guest comes and goes, and records keep coming meanwhile."""
+
+    def __init__(self, bootstrap: str, topic: str, how: dict[str, str]) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._settings = {**settings_of(bootstrap, topic), "group.instance.id": None, **how}
+        self._fed = 0
+        self.expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self.all_is_fed = threading.Event()
+
+    def copy(self, name: str, is_over: Callable[[int], bool]) -> None:
+        """Until it is over, which may depend on how many records it has read."""
+        seen = 0
+
+        def once(record: Record) -> Output:
+            nonlocal seen
+            seen += 1
+            return Output(f"{self._topic}-copy", record.value, None, None, record.partition)
+
+        with (
+            Consumer(self._settings) as consumer,
+            Producer(
+                bootstrap_servers=self._bootstrap, transactional_id=f"{self._topic}-{name}"
+            ) as producer,
+        ):
+            consumer.subscribe(self._topic)
+            process(consumer, producer, once, is_over=lambda: is_over(seen), max_records=9)
+
+    def visit(self) -> None:
+        for _ in range(VISITS):
+            self.copy("guest", lambda seen: seen > 3)
+
+    def stay(self) -> None:
+        self.copy("host", lambda _: self.all_is_fed.is_set() and self.is_copied())
+
+    def is_copied(self) -> bool:
+        return sum(map(len, copied(self._bootstrap, self._topic))) >= self._fed
+
+    def feed(self, producer: Producer) -> None:
+        for partition in range(PARTITIONS):
+            value = b"%d" % self._fed
+            producer.send(self._topic, value, partition=partition)
+            self.expected[partition].append(value)
+            self._fed += 1
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"partition.assignment.strategy": "range", "heartbeat.interval.ms": "200"},
+        {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "200"},
+        {"group.protocol": "consumer"},
+    ],
+    ids=["eager", "cooperative", "KIP-848"],
+)
+def test_a_loop_whose_members_come_and_go_is_exact(
+    ottla_node: Node, topic: str, how: dict[str, str]
+) -> None:
+    bootstrap = ottla_node.bootstrap
+    create_topic(bootstrap, topic, PARTITIONS)
+    create_topic(bootstrap, f"{topic}-copy", PARTITIONS)
+    group = ComingAndGoing(bootstrap, topic, how)
+    with Producer(bootstrap_servers=bootstrap) as feeder, ThreadPoolExecutor(2) as pool:
+        host, guest = pool.submit(group.stay), pool.submit(group.visit)
+        while not wait([host, guest], 0.02, FIRST_COMPLETED).done:
+            group.feed(feeder)
+        feeder.flush(PATIENCE_S)
+        group.all_is_fed.set()
+        for member in (guest, host):
+            member.result(PATIENCE_S)
+    assert copied(bootstrap, topic) == group.expected
 
 
 def test_one_to_many_and_none_and_a_function_that_raises(cluster: str, topic: str) -> None:
