@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.log.compaction_plan import CleanerLimits, first_dirty_offset
+from ottla.log.log_config import LONG_MAX
 from tests.unit.log.compacting import CONFIG, CompactingWorld, Written, limits
 
 KEYS = [b"%d" % number for number in range(6)] + [b"", b"a long key " * 8]
@@ -36,6 +37,7 @@ ACTION = st.one_of(
         st.just("clean"), st.sampled_from([10_000, 10_000, 3, 0]), st.sampled_from([150, 9_999])
     ),
     st.tuples(st.just("wait"), st.sampled_from([1, RETENTION_MS // 2, RETENTION_MS])),
+    st.tuples(st.just("retain"), st.sampled_from([0, RETENTION_MS, LONG_MAX])),
     st.tuples(st.just("close")),
     st.tuples(st.just("kill"), st.booleans()),
 )
@@ -67,7 +69,8 @@ class Model:
         for offset, record in kept.items():
             batch = self.batch_of[offset]
             if record.value is None and batch[1] < end and offset < end:
-                self.horizons.setdefault(batch, self.world.clock.now_ms + RETENTION_MS)
+                horizon = self.world.clock.now_ms + self.world.config.delete_retention_ms
+                self.horizons.setdefault(batch, min(horizon, LONG_MAX))
 
     def _stays(self, record: Written, latest: dict[bytes, int], end: int) -> bool:
         if record.aborted and self.batch_of[record.offset][0] < self._cleaned_end(end):
@@ -128,6 +131,9 @@ class History:
 
     def wait(self, time_ms: int) -> None:
         self.world.clock.now_ms += time_ms
+
+    def retain(self, time_ms: int) -> None:
+        self.world.configure(delete_retention_ms=time_ms)
 
     def close(self) -> None:
         self.world.reopen_cleanly()

@@ -32,6 +32,7 @@ from ottla.log.compaction_columns import columns_of, has_values
 from ottla.log.compaction_plan import ProducerEnds
 from ottla.log.compaction_transactions import TransactionWalk
 from ottla.log.key_map import KeyHasher, KeyMap
+from ottla.log.log_config import LONG_MAX
 from ottla.records.batch_header import (
     ATTRIBUTES,
     ATTRIBUTES_POSITION,
@@ -59,6 +60,7 @@ from ottla.records.varints import varint
 _ROOM_FOR_HEADER = bytes(HEADER_SIZE)
 _UINT32 = Struct(">I")
 NO_TIMESTAMP = -1
+_LONG_MIN = -LONG_MAX - 1
 
 Kept = tuple[Header, Buffer]
 """A batch of the cleaned segment: its header, and all of its bytes."""
@@ -197,9 +199,10 @@ class BatchFilter:
         fields = list(header)
         fields[RECORD_COUNT] = count
         if not header[ATTRIBUTES] & LOG_APPEND_TIME_MASK:
-            fields[MAX_TIMESTAMP] = header[BASE_TIMESTAMP] + keep.latest_delta(row)
+            fields[MAX_TIMESTAMP] = _in_64_bits(header[BASE_TIMESTAMP] + keep.latest_delta(row))
         if set_horizon:
-            fields[BASE_TIMESTAMP] = self._now_ms + self._delete_retention_ms
+            # A retention that is meant to be for ever stays that, whatever the time is.
+            fields[BASE_TIMESTAMP] = min(self._now_ms + self._delete_retention_ms, LONG_MAX)
             fields[ATTRIBUTES] |= DELETE_HORIZON_MASK
             records = keep.shifted(row, header[BASE_TIMESTAMP] - fields[BASE_TIMESTAMP])
         else:
@@ -247,7 +250,7 @@ class KeptRecords:
             strict=True,
         ):
             # The attributes of a record are not in use, and written as 0.
-            body = b"\x00" + varint(delta + shift) + data[after:end]
+            body = b"\x00" + varint(_in_64_bits(delta + shift)) + data[after:end]
             records.append(varint(len(body)))
             records.append(body)
         return records
@@ -270,6 +273,12 @@ class KeptRecords:
         self._starts = columns.starts[begins].tolist()
         self._ends = columns.ends[flags & ~is_followed].tolist()
         self._piece_at = np.concatenate(([0], np.cumsum(begins)))[columns.firsts].tolist()
+
+
+def _in_64_bits(time_ms: int) -> int:
+    """Nobody checks the times that producers write: from the end of all times to the beginning is
+    more than a number of the format can say. What does not fit becomes the nearest that does."""
+    return max(_LONG_MIN, min(time_ms, LONG_MAX))
 
 
 def _packed_batch(fields: list[int], records: list[Buffer]) -> Kept:

@@ -256,6 +256,10 @@ class LogCleaner:
         except (CannotClean, CleaningCancelled, MemoryError, StorageError) as failure:
             self._on_failure(run, failure)
             return
+        except Exception as failure:  # a mistake of ours costs this log, and no other its cleaning
+            log.exception("the cleaning of %s failed", run.candidate.log.directory)
+            self._on_failure(run, failure)
+            return
         if not self._goes_on(run):
             # Files that were handed over and not committed go with the next cleaning or start.
             self._end(run)

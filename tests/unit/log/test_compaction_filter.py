@@ -7,7 +7,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.log.compaction_plan import CleaningResult
+from ottla.log.log_config import LONG_MAX
 from ottla.records import compression
+from ottla.records.batch_builder import RecordToWrite, build_batch
 from ottla.records.batch_header import (
     ATTRIBUTES,
     BASE_SEQUENCE,
@@ -99,6 +101,39 @@ def test_a_horizon_in_the_past_does_not_change_times_either() -> None:
     world.clean()
     assert has_horizon(world, 0)
     world.check()
+
+
+def test_a_retention_for_ever_is_one() -> None:
+    world = a_world()
+    world.configure(delete_retention_ms=LONG_MAX)
+    world.put((b"a", b"1"))
+    world.put((b"a", None), (b"b", b"1"))
+    world.put((b"t", b"1"), producer_id=7, transactional=True)
+    world.end(7, aborted=True)
+    world.put((b"z", b"1"), producer_id=7)
+    world.seal()
+    world.clean()
+    assert header_at(world.log, 1)[BASE_TIMESTAMP] == LONG_MAX
+    for _ in range(2):
+        world.clock.now_ms += 10**15
+        clean_again(world)
+    assert world.offsets() == [1, 2, 5, 7]
+    marker = header_at(world.log, 4)
+    assert (marker[BASE_TIMESTAMP], marker[RECORD_COUNT]) == (LONG_MAX, 1)
+    world.check()
+
+
+def test_times_without_a_sense_become_the_nearest_that_can_be_told() -> None:
+    world = a_world()
+    world.configure(delete_retention_ms=LONG_MAX)
+    for number, time_ms in enumerate((-LONG_MAX, 0, -1, 10, LONG_MAX)):
+        world.append(build_batch([RecordToWrite(time_ms, b"%d" % number, None)]))
+    world.log.on_high_watermark(world.log.log_end_offset)
+    world.log.maybe_roll(LONG_MAX * 3)
+    world.flush()
+    world.clean()
+    assert [record.timestamp for record in world.records()] == [-1, 0, -1, 10, LONG_MAX]
+    assert all(is_intact(batch) for _, batch in world.batches())
 
 
 def test_a_batch_without_tombstones_gets_no_horizon() -> None:
