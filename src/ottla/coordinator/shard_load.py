@@ -120,13 +120,16 @@ class ShardLoad:
         found: dict[bytes, Held] = {}
         while position < end:
             size, body = read_varint(data, position)
+            if data[body + 1]:
+                # Another timestamp, in one byte or more: the cleaner has dated tombstones anew.
+                return False
             delta, at = read_varint(data, body + 2)
             key_size, at = read_varint(data, at)
             key_end = at + key_size
             value_size, value = read_varint(data, key_end)
             position = body + size
             value_end = value + value_size if value_size >= 0 else value
-            if data[body + 1] or key_size < 0 or value_end + 1 != position or data[value_end]:
+            if key_size < 0 or value_end + 1 != position or data[value_end]:
                 return False
             kept = data[value:value_end] if value_size >= 0 else None
             found[data[at:key_end]] = (base_offset + delta, kept)
