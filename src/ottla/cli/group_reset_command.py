@@ -201,10 +201,24 @@ def _topics(
     if bool(texts) == all_topics:
         raise typer.BadParameter("give one of --topic and --all-topics")
     try:
-        pairs = [parse_topic(text) for text in texts]
+        named = [parse_topic(text) for text in texts]
     except ValueError as cause:
         raise typer.BadParameter(str(cause), param_hint="--topic") from cause
-    return None if all_topics else dict(pairs)
+    return None if all_topics else _by_topic(named)
+
+
+def _by_topic(
+    named: Sequence[tuple[str, list[int] | None]],
+) -> dict[str, list[int] | None]:
+    """A topic may be named more than once: all that was named of it counts."""
+    topics: dict[str, list[int] | None] = {}
+    for name, partitions in named:
+        before = topics.setdefault(name, [])
+        if before is None or partitions is None:
+            topics[name] = None
+        else:
+            before += (one for one in partitions if one not in before)
+    return topics
 
 
 def prepare(

@@ -54,6 +54,24 @@ def test_it_is_done_when_it_is_meant(
     assert capsys.readouterr().err == "orders-1 has no offset 1; the nearest is 5\n"
 
 
+@pytest.mark.parametrize(
+    ("topics", "moved"),
+    [
+        (["orders:0", "orders:1"], {FIRST: 10, SECOND: 9, OTHER: 3}),
+        (["orders:0", "orders:0,1"], {FIRST: 10, SECOND: 9, OTHER: 3}),
+        (["orders:1", "orders:1"], {FIRST: 4, SECOND: 9, OTHER: 3}),
+        (["orders", "orders:1"], {FIRST: 10, SECOND: 9, OTHER: 3}),
+        (["orders:1", "orders"], {FIRST: 10, SECOND: 9, OTHER: 3}),
+    ],
+)
+def test_a_topic_that_is_named_twice_is_all_that_was_named(
+    cluster: PlayedCluster, topics: list[str], moved: dict[tuple[str, int], int]
+) -> None:
+    named = [text for topic in topics for text in ("--topic", topic)]
+    assert reset(*named, "--to-latest", "--execute") == 0
+    assert cluster.commits["shop"] == moved
+
+
 def test_all_topics_are_those_with_a_commit(
     cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
