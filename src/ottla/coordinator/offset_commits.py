@@ -19,6 +19,7 @@ from ottla.coordinator.group import Group
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.offsets_records import NO_TIMESTAMP, NO_TOPIC_ID, Commit
 from ottla.coordinator.shard import Caller, Fields, Outcome, Record
+from ottla.log.log_config import LONG_MAX
 from ottla.protocol.error_codes import (
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
@@ -61,7 +62,7 @@ class OffsetCommits:
             self._classic.on_commit(group, request.member_id)
         now_ms = context.clock.wall_ms()
         retention_ms = request.retention_time_ms
-        expires_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+        expires_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, LONG_MAX)
         metadata_max = context.config.offset_metadata_max_bytes
         records: list[Record] = []
         results = []

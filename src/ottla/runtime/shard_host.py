@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import InvariantError, OttlaError, ProtocolError, StorageError
+from ottla.base.errors import OttlaError, ProtocolError, StorageError
 from ottla.base.ports import Clock, Timer, Timers
 from ottla.coordinator.shard import Outcome, Record, Transactional
 from ottla.coordinator.shard_batch import build_batch, in_pieces
@@ -228,7 +228,7 @@ class ShardHost(Generic[S]):
         except Exception:  # a mistake of ours costs the one who found it, and nobody else
             log.exception("a decision of %s failed", self._name())
             if answer is not None:
-                answer.fail(InvariantError("a decision failed"))
+                self._refuse(answer, UNKNOWN_SERVER_ERROR)
             return
         code = NONE
         needs_flush = False
@@ -358,7 +358,12 @@ class ShardHost(Generic[S]):
             waiting.timer.cancel()
         outcome, answer = waiting.outcome, waiting.answer
         if outcome.on_settled is not None:
-            outcome.on_settled(code)
+            try:
+                outcome.on_settled(code)
+            except Exception:  # whoever waits behind this one has nothing to do with it
+                log.exception("a decision of %s could not be ended", self._name())
+                self._refuse(answer, UNKNOWN_SERVER_ERROR)
+                return
         response = outcome.response
         if isinstance(response, Deferred):
             # It is resolved by whoever it waits for; `on_settled` has done so if it had to.

@@ -10,7 +10,8 @@ import pytest
 
 from ottla.base.errors import InvariantError
 from ottla.handlers import api_08_offset_commit as handler
-from tests.unit.handlers.group_fakes import GroupServices
+from ottla.protocol.error_codes import UNKNOWN_SERVER_ERROR
+from tests.unit.handlers.group_fakes import SETTINGS, GroupServices
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -75,6 +76,25 @@ def test_a_commit_waits_for_the_log() -> None:
     services.hosted.partition.holds_back = False
     services.hosted.partition.commit_all()
     assert services.commit(6) == 0
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_a_commit_may_be_kept_as_long_as_a_client_wants(version: int) -> None:
+    services = GroupServices()
+    assert services.commit(5, version, retention_time_ms=2**63 - 1) == 0
+    services.hosted.restart()
+    services.hosted.time.advance(10 * SETTINGS.offsets_retention_minutes * 60_000)
+    services.hosted.host.run(lambda shard: shard.on_tick())
+    assert services.hosted.shard.offsets.get("g", "t", 0) is not None
+
+
+def test_a_mistake_of_ours_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*arguments: object) -> None:
+        raise KeyError
+
+    services = GroupServices()
+    monkeypatch.setattr(services.hosted.shard, "commit_offsets", wrong)
+    assert services.commit(5) == UNKNOWN_SERVER_ERROR
 
 
 def test_no_topics_is_no_error() -> None:

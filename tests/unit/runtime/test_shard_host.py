@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import InvariantError, ProtocolError
+from ottla.base.errors import ProtocolError
 from ottla.coordinator.shard import Outcome, Record
+from ottla.protocol.error_codes import UNKNOWN_SERVER_ERROR
 from ottla.replication.partition import Partition
 from ottla.runtime.shard_host import HostTimers, ShardHost
 from sim.groups.simulated_log import SimulatedPartition, SimulatedServices
@@ -227,12 +228,32 @@ def test_a_mistake_costs_only_who_made_it(hosted: Hosted, caplog: pytest.LogCapt
         raise KeyError("oops")
 
     answer = hosted.host.write(wrong)
-    with pytest.raises(InvariantError):
+    with pytest.raises(ProtocolError) as refused:
         answer.result()
+    assert refused.value.code == UNKNOWN_SERVER_ERROR
     hosted.host.run(wrong)
     hosted.write("a")
     assert hosted.told == ["a=done"]
     assert sum("oops" in (record.exc_text or "") for record in caplog.records) == 2
+
+
+def test_a_mistake_at_the_end_costs_only_who_made_it(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(code: int) -> None:
+        raise KeyError("oops")
+
+    later: Deferred[str] = Deferred()
+    answers = [
+        hosted.host.write(lambda shard: Outcome((), "done", wrong)),
+        hosted.host.write(lambda shard: Outcome[str]((), later, wrong)),
+    ]
+    hosted.host.run(lambda shard: Outcome((), None, wrong))
+    hosted.write("a")
+    assert hosted.told == ["a=done"]
+    assert [cast(ProtocolError, one.error()).code for one in answers] == [UNKNOWN_SERVER_ERROR] * 2
+    later.resolve("nobody waits for it any more")
+    assert sum("oops" in (record.exc_text or "") for record in caplog.records) == 3
 
 
 def test_timers(hosted: Hosted) -> None:
