@@ -15,7 +15,7 @@ from ottla.base.errors import ProtocolError
 from ottla.base.ports import Timer
 from ottla.coordinator.group_config import GroupConfig
 from ottla.coordinator.group_shard import GroupShard
-from ottla.coordinator.member_memory import MemberMemory
+from ottla.coordinator.member_memory import BrokerMemory, MemberMemory
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.topic_names import CONSUMER_OFFSETS
@@ -31,7 +31,7 @@ GroupHost = ShardHost[GroupShard]
 class GroupCoordinator:
     def __init__(self, services: ShardServices) -> None:
         self._services = services
-        self._memory = MemberMemory()
+        self._memory = BrokerMemory()
         self._config = group_config(services.config)
         self._image = services.image
         self._gone_while_loading: set[str] = set()
@@ -115,7 +115,7 @@ class GroupCoordinator:
             clock=self._services.clock,
             new_uuid=self._services.new_uuid,
             image=self._image,
-            memory=self._memory,
+            memory=MemberMemory(self._memory),
         )
         return shard, shard.replay
 
@@ -137,19 +137,25 @@ class GroupCoordinator:
         )
 
     def _on_tick(self) -> None:
-        for host in self._shards.hosts():
-            self._sweep(host)
+        self._sweep_next(self._shards.hosts())
         self._schedule_tick()
 
-    def _sweep(self, host: GroupHost) -> None:
+    def _sweep_next(self, hosts: Iterator[GroupHost]) -> None:
+        """One shard after the other, each in turns of its own: requests come in between."""
+        host = next((one for one in hosts if not one.is_closed), None)
+        if host is not None:
+            self._sweep(host, hosts)
+
+    def _sweep(self, host: GroupHost, others: Iterator[GroupHost]) -> None:
         def swept(outcome: Deferred[bool]) -> None:
+            has_more = False
             try:
                 has_more = outcome.result()
             except ProtocolError as refused:
                 log.warning("old offsets could not be forgotten: error %d", refused.code)
-                return
-            if has_more:
-                self._services.timers.call_later(0, lambda: self._sweep(host))
+            self._services.timers.call_later(
+                0, lambda: self._sweep(host, others) if has_more else self._sweep_next(others)
+            )
 
         host.write(lambda shard: shard.on_tick()).when_done(swept)
 
