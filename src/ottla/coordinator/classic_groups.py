@@ -67,20 +67,11 @@ class ClassicGroups:
     # -- JoinGroup --------------------------------------------------------------------------
 
     def join(self, request: Any, caller: Caller) -> Outcome[Fields]:
-        config = self._context.config
-        if not (
-            config.group_min_session_timeout_ms
-            <= request.session_timeout_ms
-            <= config.group_max_session_timeout_ms
-        ):
-            return _refuse_join(INVALID_SESSION_TIMEOUT, request.member_id)
         group = self._find(request.group_id)
         if group is None:
-            if request.member_id:
-                return _refuse_join(UNKNOWN_MEMBER_ID, request.member_id)
-            group = ClassicGroup(
-                request.group_id, self._context.clock.wall_ms(), self._context.memory
-            )
+            return self._join_new(request, caller)
+        if not self._is_session_allowed(request):
+            return _refuse_join(INVALID_SESSION_TIMEOUT, request.member_id)
         if not self._has_room(group, request.member_id):
             self._rebalance.turn_away(group, request.member_id)
             records = self._rebalance.complete_if_all_joined(group)
@@ -93,6 +84,35 @@ class ClassicGroups:
         if request.member_id:
             return self._join_known(group, request, caller, protocols)
         return self._join_unknown(group, request, caller, protocols)
+
+    def check_new(self, request: Any) -> int:
+        """What speaks against a new group for this request, if anything does."""
+        if not self._is_session_allowed(request):
+            return INVALID_SESSION_TIMEOUT
+        if request.member_id:
+            return UNKNOWN_MEMBER_ID
+        protocols = as_protocols(request.protocols)
+        if not self._new_group(request.group_id).supports(request.protocol_type, protocols):
+            return INCONSISTENT_GROUP_PROTOCOL
+        if not self._context.memory.has_room_for(size_of(protocols)):
+            return COORDINATOR_NOT_AVAILABLE
+        return NONE
+
+    def _join_new(self, request: Any, caller: Caller) -> Outcome[Fields]:
+        code = self.check_new(request)
+        if code != NONE:
+            return _refuse_join(code, request.member_id)
+        group = self._new_group(request.group_id)
+        return self._join_unknown(group, request, caller, as_protocols(request.protocols))
+
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self._context.clock.wall_ms(), self._context.memory)
+
+    def _is_session_allowed(self, request: Any) -> bool:
+        config = self._context.config
+        session_ms: int = request.session_timeout_ms
+        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        return least <= session_ms <= most
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """`group.max.size`: while everybody joins again, it is those who come last that are out."""
@@ -405,8 +425,7 @@ class ClassicGroups:
 
     def make_simple(self, group_id: str) -> ClassicGroup:
         """A group that nobody joins: it has commits and nothing else."""
-        group = ClassicGroup(group_id, self._context.clock.wall_ms(), self._context.memory)
-        self._context.groups[group_id] = group
+        group = self._context.groups[group_id] = self._new_group(group_id)
         return group
 
     def on_loaded(self) -> list[Record]:

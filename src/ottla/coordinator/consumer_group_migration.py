@@ -73,7 +73,7 @@ def upgrade(
             currents.append(formats.current_record(group_id, member_id, current))
     except UnreadableSubscription:
         raise _no_upgrade(group_id, "the embedded consumer protocol is malformed.") from None
-    log.info("group %s: from classic to consumer with %d members", group_id, len(members))
+    log.info("group %r: from classic to consumer with %d members", group_id, len(members))
     epoch = GroupEpoch(group.generation, hashes.of_all(names, image))
     return [
         *group.tombstones(),
@@ -208,7 +208,7 @@ class Downgrade:
             for member in group.members.values()
         }
         log.info(
-            "group %s: from consumer to classic with %d members", group.group_id, len(assignments)
+            "group %r: from consumer to classic with %d members", group.group_id, len(assignments)
         )
         stored = metadata_record(group.group_id, group.to_store(assignments))
         return [*self._group.tombstones(), stored]
@@ -231,8 +231,10 @@ class Downgrade:
         group = self._context.groups.get(self._group.group_id)
         if isinstance(group, ClassicGroup):
             for member in group.members.values():
-                # The log keeps one protocol of each, and they may have more in common.
-                classic = self._members[member.member_id][0].classic
+                # The log keeps one protocol of each, and they may have more in common. Others may
+                # have come while it was on its way to the followers: of them all are known.
+                known = self._members.get(member.member_id)
+                classic = None if known is None else known[0].classic
                 if classic is not None:
                     group.update(
                         member,

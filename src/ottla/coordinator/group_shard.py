@@ -73,20 +73,30 @@ class GroupShard:
         return self._join_after_conversion(group, request, caller)
 
     def _join_after_conversion(self, group: Group, request: Any, caller: Caller) -> Outcome[Fields]:
-        """An empty consumer group makes way for a classic one."""
+        """An empty consumer group makes way for a classic one, if there will be one."""
+        refusal = self.classic.check_new(request)
+        if refusal != NONE:
+            return Outcome((), join_refusal(refusal, request.member_id))
         answer: Deferred[Fields] = Deferred()
 
         def on_settled(code: int) -> None:
             if code != NONE:
+                self._keep_offsets_of(group.group_id)
                 answer.resolve(join_refusal(code, request.member_id))
                 return
             joined = self.join_group(request, caller).response
+            self._keep_offsets_of(group.group_id)
             if isinstance(joined, Deferred):
                 joined.when_done(lambda done: answer.resolve(done.result()))
             else:
                 answer.resolve(joined)
 
         return Outcome(group.tombstones(), answer, on_settled)
+
+    def _keep_offsets_of(self, group_id: str) -> None:
+        """What is left of a group without members: offsets age with a group only."""
+        if group_id not in self.groups and self.offsets.has_group(group_id):
+            self.classic.make_simple(group_id)
 
     def sync_group(self, request: Any, caller: Caller) -> Outcome[Fields]:
         if self._is_consumer_group(request.group_id):
@@ -218,3 +228,4 @@ class GroupShard:
         self.classic.unload()
         self.consumer.unload()
         self.groups.clear()
+        self.context.memory.give_back()

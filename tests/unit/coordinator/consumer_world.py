@@ -23,6 +23,7 @@ from tests.unit.coordinator.consumer_conversations import (
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
+    OFFSET_COMMIT,
     SYNC_GROUP,
     subscription,
 )
@@ -117,7 +118,9 @@ class World:
         version = fields.pop("version", 3 if not member else 9)
         return self.classic(JOIN_GROUP, version, **{**defaults, **fields})
 
-    def classic_sync(self, member: str, generation: int, given: Mapping[str, bytes] = {}) -> Fields:
+    def classic_sync(
+        self, member: str, generation: int, given: Mapping[str, bytes] = {}, **fields: Any
+    ) -> Fields:
         return self.classic(
             SYNC_GROUP,
             5,
@@ -127,6 +130,7 @@ class World:
             protocol_type="consumer",
             protocol_name="range",
             assignments=[{"member_id": one, "assignment": held} for one, held in given.items()],
+            **fields,
         )
 
     def classic_beat(self, member: str, generation: int) -> int:
@@ -139,6 +143,28 @@ class World:
         one = {"member_id": member, "group_instance_id": instance, "reason": None}
         answer = self.classic(LEAVE_GROUP, 5, members=[one])
         return int(answer["members"][0]["error_code"])
+
+    def commit(self, offset: int, *, member: str = "", epoch: int = -1, **fields: Any) -> int:
+        """Of the first partition of t; the error code."""
+        partition = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        wanted = {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": epoch,
+            "member_id": member,
+            "group_instance_id": None,
+            "topics": [{"name": "t", "partitions": [partition]}],
+        }
+        request = decode_request(
+            OFFSET_COMMIT, 9, encode_request(OFFSET_COMMIT, 9, {**wanted, **fields})
+        )
+        caller = Caller("client", "/127.0.0.1", 9)
+        answer = self.hosted.host.write(lambda shard: shard.commit_offsets(request, caller))
+        return int(answer.result()["topics"][0]["partitions"][0]["error_code"])
 
     # -- the world --------------------------------------------------------------------------
 

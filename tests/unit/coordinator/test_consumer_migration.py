@@ -19,10 +19,13 @@ from ottla.coordinator.consumer_group_embedded import (
     write_assignment,
 )
 from ottla.coordinator.consumer_protocol import UnreadableSubscription
+from ottla.coordinator.member_memory import MEMORY_BYTES_MAX
 from ottla.protocol.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
     GROUP_ID_NOT_FOUND,
     GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_SESSION_TIMEOUT,
     NONE,
     NOT_ENOUGH_REPLICAS,
     REBALANCE_IN_PROGRESS,
@@ -401,6 +404,109 @@ def test_leaving_by_both_kinds_at_once(world: World) -> None:
     assert list(world.group().members) == ["b"]
     assert world.classic_leave("b") == NONE
     assert world.state() == "Empty"
+
+
+def test_who_joins_before_a_downgrade_is_committed_is_one_of_its_members(world: World) -> None:
+    mixed_group(world)
+    world.hosted.partition.holds_back = True
+    world.ask("b", -1)
+    protocols = [{"name": "range", "metadata": subscription("t")}]
+    joined = world.ask_classic(
+        JOIN_GROUP,
+        3,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=20_000,
+        member_id="",
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    world.hosted.partition.holds_back = False
+    world.hosted.partition.commit_all()
+    group = world.hosted.shard.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert len(group.members) == 2
+    world.time.advance(10_000)
+    assert joined.result()["error_code"] == NONE
+    assert len(group.members) == 1, "the other one did not come back in its session"
+
+
+# -- an empty group makes way ---------------------------------------------------------------------
+
+
+def empty_group(world: World) -> None:
+    """It was one with members, and has committed."""
+    world.join("a", "t")
+    assert world.commit(7, member="a", epoch=2) == NONE
+    world.leave("a")
+    assert world.state() == "Empty"
+
+
+def sweep(world: World) -> None:
+    world.time.advance(CONFIG.offsets_retention_minutes * 60_000)
+    world.hosted.host.run(lambda shard: shard.on_tick())
+
+
+@pytest.mark.parametrize(
+    ("member", "fields", "code"),
+    [
+        ("", {"session_timeout_ms": 1}, INVALID_SESSION_TIMEOUT),
+        ("", {"session_timeout_ms": 10**9}, INVALID_SESSION_TIMEOUT),
+        ("a", {}, UNKNOWN_MEMBER_ID),
+        ("", {"protocols": []}, INCONSISTENT_GROUP_PROTOCOL),
+        ("", {"protocol_type": ""}, INCONSISTENT_GROUP_PROTOCOL),
+        (
+            "",
+            {"protocols": [{"name": "range", "metadata": bytes(MEMORY_BYTES_MAX // 16)}]},
+            COORDINATOR_NOT_AVAILABLE,
+        ),
+    ],
+)
+def test_a_classic_join_that_is_refused_leaves_an_empty_group_alone(
+    world: World, member: str, fields: dict[str, Any], code: int
+) -> None:
+    empty_group(world)
+    written = len(world.hosted.partition.batches)
+    assert world.classic_join(member, "t", **fields)["error_code"] == code
+    assert world.state() == "Empty"
+    assert len(world.hosted.partition.batches) == written
+    sweep(world)
+    assert GROUP not in world.hosted.shard.groups
+    assert not world.hosted.shard.offsets.has_group(GROUP)
+
+
+def test_a_classic_member_finds_the_offsets_of_an_empty_group(world: World) -> None:
+    empty_group(world)
+    member: str = world.classic_join("", "t")["member_id"]
+    world.classic_sync(member, 1, {member: assignment("t", 0, 1, 2, 3)})
+    assert isinstance(world.hosted.shard.groups[GROUP], ClassicGroup)
+    commit = world.hosted.shard.offsets.get(GROUP, "t", 0)
+    assert commit is not None
+    assert commit.offset == 7
+
+
+def test_offsets_age_although_a_join_to_an_empty_group_was_told_too_late(world: World) -> None:
+    empty_group(world)
+    world.hosted.partition.holds_back = True
+    protocols = [{"name": "range", "metadata": subscription("t")}]
+    joined = world.ask_classic(
+        JOIN_GROUP,
+        3,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=20_000,
+        member_id="",
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    world.time.advance(5000)
+    assert refusal_of(joined) == COORDINATOR_NOT_AVAILABLE
+    world.hosted.partition.holds_back = False
+    world.hosted.partition.commit_all()
+    assert world.hosted.shard.offsets.has_group(GROUP)
+    sweep(world)
+    assert GROUP not in world.hosted.shard.groups
+    assert not world.hosted.shard.offsets.has_group(GROUP)
 
 
 # -- what classic members tell each other ---------------------------------------------------------
