@@ -67,7 +67,7 @@ class ConsumerRebalance:
         metadata_hash = self._hashes.of_all(draft.subscribed_names(), self._context.image)
         if is_other or metadata_hash != group.metadata_hash:
             draft.bump_epoch(metadata_hash)
-            log.info("group %s: epoch %d", group.group_id, draft.group_epoch)
+            log.info("group %r: epoch %d", group.group_id, draft.group_epoch)
         if group.has_partition_metadata:
             draft.records.append(formats.tombstone(formats.PARTITION_METADATA_KEY, group.group_id))
         group.needs_refresh = False
@@ -92,7 +92,7 @@ class ConsumerRebalance:
         }
         assigned = ASSIGNORS[name](members, topics)
         log.info(
-            "group %s: %s assigns %d members for epoch %d",
+            "group %r: %s assigns %d members for epoch %d",
             group.group_id,
             name,
             len(members),
@@ -112,7 +112,9 @@ class ConsumerRebalance:
         interval_ms = self._timeouts.assignment_interval_ms(group.group_id)
         if group.targets_made_ms == 0 or interval_ms == 0:
             return True
-        return self._context.clock.wall_ms() >= group.targets_made_ms + interval_ms
+        # A clock that was set back must not hold the group up until it is where it was.
+        age_ms = self._context.clock.wall_ms() - group.targets_made_ms
+        return not 0 <= age_ms < interval_ms
 
     def _assignor_name(self, draft: Draft) -> str:
         """The one that most members ask for."""

@@ -147,6 +147,15 @@ def test_one_assignment_in_an_interval() -> None:
     world.check_replay()
 
 
+@pytest.mark.parametrize("back_ms", [1, 500, 3_600_000])
+def test_a_clock_that_is_set_back_does_not_hold_assignments_up(back_ms: int) -> None:
+    world = World(config=replace(CONFIG, group_consumer_assignment_interval_ms=1000))
+    world.join("a", "t")
+    world.time.START_WALL_MS -= back_ms
+    assert world.join("b", "t")["member_epoch"] == 3
+    world.check_replay()
+
+
 def test_the_interval_of_the_group_itself_wins() -> None:
     world = World(config=replace(CONFIG, group_consumer_assignment_interval_ms=1000))
     world.configure(consumer_assignment_interval_ms="0", consumer_heartbeat_interval_ms="77")
