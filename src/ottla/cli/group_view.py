@@ -12,6 +12,7 @@ from ottla.cli.failure import Failure
 from ottla.cli.group_model import DEAD, GroupDetail, GroupMember
 from ottla.cli.output import plural
 from ottla.cli.tables import print_table
+from ottla.cli.words import printable
 
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
@@ -26,8 +27,8 @@ def existing_groups(connection: Connection, names: Sequence[str]) -> list[GroupD
         if detail.state == DEAD:
             known = [one.group for one in admin.groups()]
             near = difflib.get_close_matches(detail.group, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise Failure(f"group {detail.group} does not exist{hint}")
+            hint = f"; did you mean {printable(near[0])}?" if near else ""
+            raise Failure(f"group {printable(detail.group)} does not exist{hint}")
     return details
 
 
@@ -148,7 +149,7 @@ def _show_head(
         f"coordinator {group['coordinator']}",
         *more,
     ]
-    sys.stdout.write(f"{group['group']}: {', '.join(facts)}\n")
+    sys.stdout.write(printable(f"{group['group']}: {', '.join(facts)}") + "\n")
 
 
 # -------------------------------------------------------------------------------------- members

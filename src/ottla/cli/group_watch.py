@@ -22,6 +22,7 @@ from ottla.cli.failure import Failure
 from ottla.cli.group_lag import Rows, Snapshot, add_rates, lag_table, rows_of
 from ottla.cli.output import OutputFormat, note, until_nobody_reads
 from ottla.cli.tables import console
+from ottla.cli.words import printable
 
 Show = Callable[[int, Rows], None]
 
@@ -110,7 +111,7 @@ def _line(row: dict[str, Any]) -> str:
             f" ({row['change']}), read {row['read_per_second']}/s,"
             f" written {row['written_per_second']}/s"
         )
-    return line
+    return printable(line)
 
 
 def _time(timestamp_ms: int) -> str:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ottla.cli.output import Size
+from ottla.cli.words import printable
 
 WIDTH_OFF_TERMINAL = 10_000
 
@@ -61,4 +62,4 @@ def _cell(value: object) -> tuple[str, bool]:
     """The text, and whether it is a figure."""
     if value is None:
         return "-", True
-    return str(value), isinstance(value, (int, float, Size))
+    return printable(str(value)), isinstance(value, (int, float, Size))

@@ -9,7 +9,13 @@ def shown(value: bytes | None) -> str:
     """Text as it is, without what would spoil a terminal; other bytes as \\xNN."""
     if value is None:
         return "null"
-    text = value.decode(errors="backslashreplace")
+    return printable(value.decode(errors="backslashreplace"))
+
+
+def printable(text: str) -> str:
+    """Names that others have chosen may hold anything, what steers a terminal too."""
+    if text.isprintable():
+        return text
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )

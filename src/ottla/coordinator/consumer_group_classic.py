@@ -82,7 +82,7 @@ class ClassicMembers:
         try:
             return self._join(group, request, caller)
         except ProtocolError as refusal:
-            log.info("group %s: no join, %s", group.group_id, refusal)
+            log.info("group %r: no join, %r", group.group_id, str(refusal))
             return Outcome((), join_refusal(refusal.code, request.member_id))
 
     def _join(self, group: ConsumerGroup, request: Any, caller: Caller) -> Outcome[Fields]:

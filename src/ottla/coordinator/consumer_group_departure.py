@@ -31,7 +31,7 @@ class ConsumerDepartures:
         self.timeouts = ConsumerTimeouts(context, self._fence)
 
     def _fence(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> Outcome[None]:
-        log.info("group %s: %s is out, %s", group.group_id, member.member_id, reason)
+        log.info("group %r: %r is out, %s", group.group_id, member.member_id, reason)
         return self.remove(group, [member], None)
 
     def remove(

@@ -110,7 +110,7 @@ class PatternRefresh:
             group.refreshed_epoch = group.epoch + 1
             value_of_group = GroupEpoch(group.epoch + 1, metadata_hash)
             records.append(formats.group_record(group_id, value_of_group))
-            log.info("group %s: epoch %d, other topics match", group_id, group.epoch + 1)
+            log.info("group %r: epoch %d, other topics match", group_id, group.epoch + 1)
 
         def on_settled(code: int) -> None:
             if code != NONE:

@@ -79,7 +79,7 @@ class Resolution:
                 yield compiled(pattern).fullmatch, found
             except ProtocolError as refusal:
                 # A Kafka that had this log before has let it pass; to us it matches nothing.
-                log.warning("%s", refusal)
+                log.warning("a pattern of topics is left out: %r", str(refusal))
 
     def result(self) -> dict[str, frozenset[str]]:
         return {pattern: frozenset(found) for pattern, found in self._found.items()}

@@ -75,6 +75,14 @@ def test_groups_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = a_cluster()
+    cluster.details["a\n\x1b[2J"] = GroupDetail("a\n\x1b[2J", "Empty", "consumer", None, 2, [])
+    group_view.show_members(group_view.members_of_groups(cluster.as_connection(), ["a\n\x1b[2J"]))
+    shown = capsys.readouterr().out
+    assert shown == "a\\n\\x1b[2J: Empty, consumer protocol, 0 members, coordinator 2\n"
+
+
 def test_members_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = a_cluster()
     group_view.show_members(group_view.members_of_groups(cluster.as_connection(), ["shop"]))

@@ -57,6 +57,12 @@ def test_lines_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert pauses == [2.0]
 
 
+def test_names_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    watch(Snapshot(1_700_000_000_000, {"a\n\x1b[2J": {FIRST: 3}}, {FIRST: 10}))
+    line = capsys.readouterr().out
+    assert line == "2023-11-14T22:13:20.000Z a\\n\\x1b[2J orders lag 7\n"
+
+
 def test_lines_of_partitions_and_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     unknown = Snapshot(1_000, {"shop": {FIRST: 3}}, {})
     watch(unknown, Snapshot(2_000, {}, {}), by_partition=True)

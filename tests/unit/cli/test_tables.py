@@ -23,6 +23,11 @@ def test_figures_to_the_right_words_to_the_left(capsys: pytest.CaptureFixture[st
     )
 
 
+def test_a_cell_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["NAME", "VALUE"], [("a\nb", "\x1b[2Jß")])
+    assert capsys.readouterr().out == "NAME  VALUE\na\\nb  \\x1b[2Jß\n"
+
+
 def test_a_pipe_has_no_edge(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["NAME", "VALUE"], [("n" * 200, "v" * 300)])
     lines = capsys.readouterr().out.splitlines()
