@@ -243,16 +243,23 @@ class OffsetCommits:
         return [*(tombstone(*key) for key in sorted(keys)), *group.tombstones()]
 
     def forget_topics(self, is_gone: Iterable[str]) -> list[Record]:
-        """Nobody can read on where these topics were."""
+        """Nobody can read on where these topics were. Who was told late may have commits of topics
+        that have come in their place: those stay."""
         gone = set(is_gone)
         keys = [
             (group_id, topic, index)
             for group_id, topics in self._context.offsets.by_group.items()
             for topic in gone & topics.keys()
-            for index in topics[topic]
+            for index, commit in topics[topic].items()
+            if not self._is_of_present(topic, commit)
         ]
         keys += (key for key in self._context.offsets.pending_keys() if key[1] in gone)
         return [tombstone(*key) for key in dict.fromkeys(keys)]
+
+    def _is_of_present(self, topic: str, commit: Commit) -> bool:
+        """Whether a commit is of the topic that has this name now."""
+        present = self._context.image.topics.get(topic)
+        return present is not None and present.topic_id == commit.topic_id
 
     # -- ageing -----------------------------------------------------------------------------
 

@@ -52,7 +52,9 @@ class Story:
 
     def __init__(self, settings: dict[str, int]) -> None:
         numbers: dict[str, Any] = dict(settings)
-        self.hosted = HostedShard(config=replace(SETTINGS, **numbers), image=a_cluster(t=4, u=1))
+        self.hosted = HostedShard(
+            config=replace(SETTINGS, **numbers), image=a_cluster(t=4, u=1, v=1)
+        )
         self.said: list[str] = []
         self._ids: dict[str, str] = {}
         self._generations: dict[str, int] = {}
@@ -62,6 +64,13 @@ class Story:
         for step in steps:
             self._take(step)
         return self.said or ["(nothing)"]
+
+    def _delete_topic(self, name: str) -> None:
+        """As a broker does it: first the image is without it."""
+        topics = {one: topic for one, topic in self.hosted.image.topics.items() if one != name}
+        image = self.hosted.image = replace(self.hosted.image, topics=topics)
+        self.hosted.host.run(lambda shard: shard.on_image(image))
+        self.hosted.host.run(lambda shard: shard.on_topics_deleted([name]))
 
     # -- steps ------------------------------------------------------------------------------
 
@@ -73,7 +82,7 @@ class Story:
                 topic, index = place.split("-")
                 self._ask("admin", _delete_offset(topic, int(index)), _told_offset_deletion)
             case ["topic", name, "is", "deleted"]:
-                self.hosted.host.run(lambda shard: shard.on_topics_deleted([name]))
+                self._delete_topic(name)
             case ["fetch", *options]:
                 self._fetch(options)
             case ["describe"]:
