@@ -13,6 +13,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError
 from ottla.handlers.context import Context
 from ottla.metadata import topic_names
+from ottla.metadata.configs.alter import validate_topic_configs
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import (
     CreateResult,
@@ -67,7 +68,7 @@ def create_missing(context: Context, names: Sequence[str]) -> None:
             image,
             topics,
             defaults=defaults,
-            check_configs=_settings_of_the_broker,
+            check_configs=validate_topic_configs,
             new_uuid=services.new_uuid,
         )
     )
@@ -87,10 +88,6 @@ def new_topic(config: BrokerConfig, name: str) -> NewTopic:
             for key, value in configs.items()
         ],
     )
-
-
-def _settings_of_the_broker(configs: Mapping[str, str]) -> None:
-    """Nothing to check: they were checked when the broker read its own settings."""
 
 
 def _tell(outcome: Deferred[list[CreateResult]]) -> None:

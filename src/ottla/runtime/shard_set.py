@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
@@ -17,6 +17,7 @@ from ottla.base.errors import OttlaError, ProtocolError, StorageError
 from ottla.base.ports import Clock, Pool, Timers
 from ottla.handlers.auto_create import new_topic
 from ottla.handlers.context import ControllerDoor, PartitionTable
+from ottla.metadata.configs.alter import validate_topic_configs
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import CreateResult, Decision, TopicDefaults, decide_create_topics
 from ottla.metadata.image import MetadataImage
@@ -139,7 +140,7 @@ class ShardSet(Generic[S]):
                 image,
                 [new_topic(services.config, self.topic)],
                 defaults=TopicDefaults(partition_count=1, replication_factor=1),
-                check_configs=_settings_of_the_broker,
+                check_configs=validate_topic_configs,
                 new_uuid=services.new_uuid,
             )
 
@@ -216,10 +217,6 @@ class ShardSet(Generic[S]):
     def _retry(self, index: int) -> None:
         if not self._is_closed and self._loading.pop(index, None) is not None:
             self.follow(self._services.image)
-
-
-def _settings_of_the_broker(configs: Mapping[str, str]) -> None:
-    """Nothing to check: they were checked when the broker read its own settings."""
 
 
 def _pass_on(made: Deferred[None], done: Deferred[None]) -> None:

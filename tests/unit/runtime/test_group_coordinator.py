@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import ProtocolError
 from ottla.coordinator import member_memory, offset_commits
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Caller
@@ -225,6 +226,28 @@ def test_new_settings_reach_shards_that_are_still_loaded() -> None:
     broker.load_all()
     sizes = [broker.host(index).shard.context.config.group_max_size for index in ALL]
     assert sizes == [7] * COUNT
+
+
+def test_a_setting_that_no_topic_may_have_costs_the_coordinator_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As in Kafka: the broker's own setting may be smaller than the topic's."""
+    broker = Broker(**{"offsets.topic.segment.bytes": "100000"})
+    written: list[Any] = []
+
+    def submit(decide: Callable[[MetadataImage], Any]) -> Deferred[Any]:
+        decision = decide(broker.services.image)
+        written.extend(decision.writes)
+        done: Deferred[Any] = Deferred()
+        done.resolve(decision.response)
+        return done
+
+    broker.services.controller = SimpleNamespace(submit=submit)
+    error = broker.coordinator.ensure_topic().error()
+    assert isinstance(error, ProtocolError)
+    assert error.code == COORDINATOR_NOT_AVAILABLE
+    assert not written
+    assert "segment.bytes: Value must be at least 1048576" in caplog.text
 
 
 # -- memory ---------------------------------------------------------------------------------------
