@@ -44,11 +44,21 @@ class ConsumerDepartures:
             downgrade = Downgrade(self._context, self._classic, group)
             for member in gone:
                 downgrade.leave_out(member.member_id)
-            records = downgrade.records()
-            reason = "it was a consumer group until its last such member left"
-            return Outcome(records, response, lambda code: downgrade.settle(code, reason))
+            return Outcome(
+                downgrade.records(),
+                response,
+                lambda code: self._on_downgraded(group, gone, downgrade, code),
+            )
         records = self._removal(group, gone)
         return Outcome(records, response, lambda code: self._on_removed(group, gone, code))
+
+    def _on_downgraded(
+        self, group: ConsumerGroup, gone: list[ConsumerMember], downgrade: Downgrade, code: int
+    ) -> None:
+        downgrade.settle(code, "it was a consumer group until its last such member left")
+        if self._context.groups.get(group.group_id) is group:
+            # It could not be written: they are members still, and may have to go once more.
+            self._on_removed(group, gone, code)
 
     def _on_removed(self, group: ConsumerGroup, gone: list[ConsumerMember], code: int) -> None:
         if code == NOT_COORDINATOR:

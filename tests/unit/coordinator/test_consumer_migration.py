@@ -369,6 +369,22 @@ def test_a_downgrade_that_cannot_be_written_changes_nothing(world: World) -> Non
     assert world.classic_beat(member, 2) == NONE
 
 
+def test_who_is_silent_is_out_although_its_end_could_not_be_written_at_first(world: World) -> None:
+    member = mixed_group(world)
+    world.hosted.partition.fail_code = NOT_ENOUGH_REPLICAS
+    for _ in range(60):  # the session of b ends
+        world.time.advance(1_000)
+        world.classic_beat(member, 2)
+    assert "b" in world.group().members
+    world.hosted.partition.fail_code = 0
+    for _ in range(60):
+        world.time.advance(1_000)
+        if isinstance(world.hosted.shard.groups[GROUP], ClassicGroup):
+            return
+        world.classic_beat(member, 2)
+    raise AssertionError("it is a member for ever")
+
+
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
 def test_no_downgrade_if_it_is_not_wanted(world: World, policy: str) -> None:
     member = mixed_group(world)
