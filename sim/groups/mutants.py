@@ -16,8 +16,7 @@ from ottla.coordinator.classic_rebalance import ClassicRebalance
 from ottla.coordinator.shard import NOTHING, Outcome
 from ottla.coordinator.shard_load import ShardLoad
 from ottla.runtime.shard_host import ShardHost
-
-Patch = tuple[Any, str, Any]
+from sim.groups.consumer_mutants import CONSUMER_MUTANTS, Patch
 
 
 def _commits_of_any_generation() -> Patch:
@@ -186,6 +185,6 @@ MUTANTS: dict[str, Callable[[], Patch]] = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    where, attribute, bug = MUTANTS[name]()
+    where, attribute, bug = (MUTANTS | CONSUMER_MUTANTS)[name]()
     with patch.object(where, attribute, bug):
         yield

@@ -132,24 +132,6 @@ def _text(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
-def subscription(
-    *topics: str, owned: Mapping[str, Iterable[int]] | None = None, version: int = 3
-) -> bytes:
-    """As a classic consumer writes it."""
-    parts = [struct.pack(">hi", version, len(topics)), *map(_text, topics), b"\xff\xff\xff\xff"]
-    if version >= 1:
-        held = owned or {}
-        parts.append(struct.pack(">i", len(held)))
-        for topic, indexes in held.items():
-            listed = list(indexes)
-            parts += (_text(topic), struct.pack(f">i{len(listed)}i", len(listed), *listed))
-    if version >= 2:
-        parts.append(struct.pack(">i", -1))
-    if version >= 3:
-        parts.append(b"\xff\xff")
-    return b"".join(parts)
-
-
 def assignment(topic: str, *indexes: int, user_data: bytes | None = None) -> bytes:
     held = _text(topic) + struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
     extra = (

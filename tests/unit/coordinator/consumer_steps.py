@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sim.groups.asked_shard import subscription
 from tests.unit.coordinator.consumer_conversations import (
     NOW,
     Step,
@@ -20,7 +21,6 @@ from tests.unit.coordinator.consumer_conversations import (
     join,
     list_groups,
     owns,
-    subscription,
 )
 
 REFUSALS = [

@@ -23,8 +23,9 @@ from ottla.protocol.error_codes import (
     STALE_MEMBER_EPOCH,
     UNKNOWN_MEMBER_ID,
 )
+from sim.groups.asked_shard import GROUP
 from sim.groups.hosted_shard import a_cluster
-from tests.unit.coordinator.consumer_world import CONFIG, GROUP, World, refusal_of
+from tests.unit.coordinator.consumer_world import CONFIG, World, refusal_of
 
 SESSION_MS = GroupConfig().group_consumer_session_timeout_ms
 

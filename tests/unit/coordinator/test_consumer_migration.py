@@ -32,8 +32,9 @@ from ottla.protocol.error_codes import (
     UNKNOWN_MEMBER_ID,
     UNKNOWN_SERVER_ERROR,
 )
-from tests.unit.coordinator.consumer_conversations import JOIN_GROUP, assignment, subscription
-from tests.unit.coordinator.consumer_world import CONFIG, GROUP, World, refusal_of
+from sim.groups.asked_shard import GROUP, subscription
+from tests.unit.coordinator.consumer_conversations import JOIN_GROUP, assignment
+from tests.unit.coordinator.consumer_world import CONFIG, World, refusal_of
 
 FULL: dict[str, Any] = {
     "rebalance_timeout_ms": 5000,
