@@ -93,7 +93,7 @@ format: $(VENV)/test.stamp ## Let ruff put the sources in shape
 	@$(BIN)/ruff check --quiet --fix .
 
 # New seeds each time; `make test` takes its own from the sources.
-SEEDS ?= 2000
+SEEDS ?= 4000
 CLUSTER_SEEDS ?= 20000
 sim: $(VENV)/test.stamp ## In simulated time: CLUSTER_SEEDS new histories of a cluster, SEEDS of groups and transactions
 	@$(BIN)/python -m sim.cluster --seeds $(CLUSTER_SEEDS) --first $$((RANDOM * 32768 + RANDOM))
@@ -102,7 +102,7 @@ sim: $(VENV)/test.stamp ## In simulated time: CLUSTER_SEEDS new histories of a c
 
 chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, at full length (an hour)
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 OTTLA_PRODUCE_SEEDS=5000 OTTLA_FAULT_SEEDS=1000 \
-		OTTLA_PROCESS_DEATHS=100 OTTLA_PROCESS_KILLS=20 OTTLA_IDS_USED_ONCE=100000 OTTLA_CLUSTER_KILLS=200 \
+		OTTLA_PROCESS_DEATHS=100 OTTLA_PROCESS_KILLS=20 OTTLA_IDS_USED_ONCE=100000 OTTLA_CLUSTER_KILLS=200 OTTLA_GROUP_KILLS=100 \
 		OTTLA_TRANSACTION_CHAOS_ROUNDS=200 \
 		OTTLA_SPARK_FULL=1 OTTLA_CLIENT_THREE=1 OTTLA_CLUSTER_CHAOS_SECONDS=1800 \
 		OTTLA_CLUSTER_PROCESSES=1 \
