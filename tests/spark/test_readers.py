@@ -147,8 +147,27 @@ def test_a_topic_created_again_is_an_error_that_says_so(stream: Any, topics: Top
     with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again"):
         reader.latestOffset(end, ReadAllAvailable())
     lenient = stream(subscribe=topic, failOnDataLoss="false")
+    # The batch that Spark repeats reads nothing, and the next one is of the new topic.
+    assert values_between(lenient, start, end) == []
     later = lenient.latestOffset(end, ReadAllAvailable())
     assert values_between(lenient, end, later) == list(range(100, 120))
+
+
+def test_a_topic_deleted_while_it_is_read_is_called_that(stream: Any, topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(10))
+    soon = {"kafka.request.timeout.ms": "2000"}
+    reader = stream(subscribe=topic, **soon)
+    start = reader.initialOffset()
+    end = through_text(reader.latestOffset(start, ReadAllAvailable()))
+    topics.delete("in")
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted while it was read.*offset 0"):
+        values_between(reader, start, end)
+    impatient = stream(subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": "1500"})
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted while it was read"):
+        values_between(impatient, start, end)
+    lenient = stream(subscribe=topic, failOnDataLoss="false", **soon)
+    assert values_between(lenient, start, end) == []
 
 
 def test_deleted_records_are_an_error_with_offsets_and_remedy(stream: Any, topics: Topics) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import OttlaError
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, UnknownTopicError
 from ottla.client.pending import Flow
 from ottla.protocol.error_codes import (
     NONE,
@@ -94,6 +94,9 @@ class ClientRangeReader:
         except ClientError as failure:
             if not failure.retriable:
                 raise
+            info = self._wire.core.cluster.topics.get(wanted.topic)
+            if info is not None and info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                return self._lost(wanted, position, _deleted(wanted))
             raise ReadStalled(
                 f"{wanted}: nothing more came within {self._options.poll_timeout_ms} ms after "
                 f"offset {position} ({failure}). Are all brokers up and within reach of every "
@@ -119,14 +122,21 @@ class ClientRangeReader:
             self._settings.fetch_max_wait_ms,
             self._settings.check_crcs,
             self._settings.fetch_min_bytes,
+            self._settings.client_rack,
         )
-        found = await fetch(self._wire, place, position, wanted.end)
-        self._check_topic(wanted, position)
-        if found.error_code == OFFSET_OUT_OF_RANGE:
+        try:
+            found = await fetch(self._wire, place, position, wanted.end)
+        except UnknownTopicError:
+            # Every broker that was asked has said so, for as long as a request may take.
+            return self._lost(wanted, position, self._gone(wanted) or _deleted(wanted))
+        gone = self._gone(wanted)
+        if gone is None and found.error_code == OFFSET_OUT_OF_RANGE:
             return await self._out_of_range(wanted, position)
-        if found.error_code in (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION):
+        if gone is None and found.error_code in (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION):
             await self._wire.core.metadata.next_update()
-            self._check_topic(wanted, position)
+            gone = self._gone(wanted)
+        if gone is not None:
+            return self._lost(wanted, position, gone)
         if found.error_code != NONE:
             raise self._wire.partition_error(wanted.topic, wanted.partition, found.error_code)
         if found.next_position == position:
@@ -151,17 +161,36 @@ class ClientRangeReader:
         log.warning("%s: %s are deleted; going on, as failOnDataLoss=false says", wanted, lost)
         return Fetched(NONE, position, [], min(first, wanted.end))
 
-    def _check_topic(self, wanted: OffsetRange, position: int) -> None:
-        """Raises when the topic is another one than the range was planned for."""
+    def _gone(self, wanted: OffsetRange) -> str | None:
+        """How, when the topic is another one than the range was planned for."""
         info = self._wire.core.cluster.topics.get(wanted.topic)
         if not wanted.topic_id or info is None or info.topic_id == NULL_UUID:
-            return
-        if str(info.topic_id) != wanted.topic_id:
+            return None
+        if str(info.topic_id) == wanted.topic_id:
+            return None
+        return (
+            f"topic {wanted.topic} was deleted and created again while it was read (id "
+            f"{wanted.topic_id}, now {info.topic_id})"
+        )
+
+    def _lost(self, wanted: OffsetRange, position: int, what: str) -> Fetched:
+        if self._options.fail_on_data_loss:
             raise DataLoss(
-                f"topic {wanted.topic} was deleted and created again while it was read (id "
-                f"{wanted.topic_id}, now {info.topic_id}): {wanted} is lost from offset {position} "
-                "on. Start again with a new checkpointLocation and startingOffsets=earliest"
+                f"{what}: {wanted} is lost from offset {position} on. Start again with a new "
+                "checkpointLocation and startingOffsets=earliest, or failOnDataLoss=false to go on "
+                "without those records"
             )
+        log.warning(
+            "%s: %s is lost from offset %d on; going on, as failOnDataLoss=false says",
+            what,
+            wanted,
+            position,
+        )
+        return Fetched(NONE, position, [], wanted.end)
+
+
+def _deleted(wanted: OffsetRange) -> str:
+    return f"topic {wanted.topic} was deleted while it was read"
 
 
 def _given(options: SourceOptions, name: str, number: int) -> int | None:

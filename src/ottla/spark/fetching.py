@@ -1,7 +1,9 @@
 """One fetch of one partition: the blocks of records from a position on, and where they end.
 
 By topic id where the broker can (Fetch 13 on), so that a topic created again under the same name
-answers with an error.
+answers with an error. A leader may name a replica that is nearer (`client.rack`), with an answer
+that holds no records: those are read there, and what that replica does not have is the leader's to
+tell. So an answer without records is always the leader's own.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.errors import ConnectionLostError, error_for
+from ottla.client.errors import ClientError, ConnectionLostError, error_for
 from ottla.client.fetch_batches import FetchedBatches
 from ottla.protocol.api_keys import FETCH
 from ottla.protocol.error_codes import NONE
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.spark.wire import Wire
 
 _OUTSIDE_A_SESSION = -1
+_NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Place:
     check_crcs: bool = True
     # An answer waits for so many bytes, `wait_ms` at most.
     bytes_min: int = 1
+    # Where the reader is, for a replica near it; empty: the leader is read.
+    rack: str = ""
 
 
 @dataclass(slots=True)
@@ -55,13 +60,47 @@ class Fetched:
 async def fetch(wire: Wire, place: Place, position: int, end: int | None = None) -> Fetched:
     """One attempt. Blocks that begin at `end` or behind it are left out."""
     leader = await wire.leader_of(place.topic, place.partition)
+    where = (place.topic, place.partition)
+    nearer = wire.nearer.get(where, _NOBODY) if place.rack else _NOBODY
+    if nearer == _NOBODY:
+        answer = await _ask(wire, leader, place, position, place.rack)
+        nearer = answer.responses[0].partitions[0].preferred_read_replica
+        if nearer in (_NOBODY, leader):
+            return _taken(answer, place, position, end)
+    if nearer in wire.core.cluster.brokers:
+        found = await _fetch_nearer(wire, nearer, place, position, end)
+        if found is not None:
+            wire.nearer[where] = nearer
+            return found
+    # It is away, behind, or not a replica any more: the leader has everything.
+    wire.nearer.pop(where, None)
+    return _taken(await _ask(wire, leader, place, position, ""), place, position, end)
+
+
+async def _fetch_nearer(
+    wire: Wire, node_id: int, place: Place, position: int, end: int | None
+) -> Fetched | None:
+    """None when that replica has nothing to give, for whatever reason."""
     try:
-        answer = await wire.core.request(leader, FETCH, _question(wire, place, position))
+        answer = await _ask(wire, node_id, place, position, place.rack)
+    except ClientError:
+        return None
+    found = _taken(answer, place, position, end)
+    return found if found.error_code == NONE and found.next_position > position else None
+
+
+async def _ask(wire: Wire, node_id: int, place: Place, position: int, rack: str) -> Any:
+    try:
+        answer = await wire.core.request(node_id, FETCH, _question(wire, place, position, rack))
     except ConnectionLostError:
         wire.core.metadata.request_update()
         raise
     if answer.error_code != NONE:
         raise error_for(answer.error_code, f"fetching {place.topic}-{place.partition}")
+    return answer
+
+
+def _taken(answer: Any, place: Place, position: int, end: int | None) -> Fetched:
     found = answer.responses[0].partitions[0]
     if found.error_code != NONE:
         return Fetched(found.error_code, position, [], position)
@@ -91,7 +130,7 @@ async def fetch(wire: Wire, place: Place, position: int, end: int | None = None)
     )
 
 
-def _question(wire: Wire, place: Place, position: int) -> dict[str, Any]:
+def _question(wire: Wire, place: Place, position: int, rack: str) -> dict[str, Any]:
     epoch = wire.core.cluster.leader_epoch_of(place.topic, place.partition)
     partition = {
         "partition": place.partition,
@@ -117,5 +156,5 @@ def _question(wire: Wire, place: Place, position: int) -> dict[str, Any]:
             }
         ],
         "forgotten_topics_data": [],
-        "rack_id": wire.settings.client_rack,
+        "rack_id": rack,
     }

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from ottla.client.api_versions import BrokerVersions
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.coordinators import GROUP, TRANSACTION, Coordinators
 from ottla.client.core import Core
@@ -48,6 +49,9 @@ class Wire:
             settings, random.random, auto_create=isinstance(settings, ProducerSettings)
         )
         self.coordinators = Coordinators(self.core)
+        # Replicas that leaders have named as nearer to us than they are.
+        self.nearer: dict[tuple[str, int], int] = {}
+        self._versions: dict[int, BrokerVersions] = {}
         self.shell = PlainShell(self.core, f"ottla-spark-{name}")
 
     def call(self, attempt: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
@@ -159,21 +163,27 @@ class Wire:
 
     def prepares(self) -> bool:
         """Whether prepared transactions outlive their time-out here; known once connected."""
-        ranges = [connection.ranges for connection in self._introduced()]
+        ranges = [one.ranges for one in self._introduced()]
         return bool(ranges) and all(
             found.get(INIT_PRODUCER_ID, (0, 0))[1] >= PREPARE_VERSION for found in ranges
         )
 
     def adds_partitions_itself(self) -> bool:
         """KIP-890: a Produce tells the coordinator of its partition."""
-        features = [connection.features for connection in self._introduced()]
+        features = [one.features for one in self._introduced()]
         return bool(features) and all(
             found.get("transaction.version", 0) >= _TRANSACTIONS_V2 for found in features
         )
 
-    def _introduced(self) -> list[Any]:
-        connections = self.core.nodes.connections.values()
-        return [one.versions for one in connections if one.versions is not None]
+    def _introduced(self) -> list[BrokerVersions]:
+        """What each broker has said last, whether anybody is connected to it now or not: after a
+        quiet hour no connection is left, and the brokers are the same."""
+        for (node_id, _), connection in self.core.nodes.connections.items():
+            if connection.versions is not None:
+                self._versions[node_id] = connection.versions
+        brokers = self.core.cluster.brokers
+        known = [one for node_id, one in self._versions.items() if node_id in brokers]
+        return known or list(self._versions.values())
 
     def close(self) -> None:
         self.shell.close()

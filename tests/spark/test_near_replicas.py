@@ -1,0 +1,77 @@
+"""`kafka.client.rack` where leaders point to the nearest replica: every record is read.
+
+The leader answers without records then, and names another: taken for the end of a range, that
+would be a silent loss.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.spark.source import batch_reader
+from ottla.testing import Cluster
+from tests.spark.topics import Topics
+
+SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+RACKS = ["a", "b", "c"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, {"replica.selector.class": SELECTOR}, racks=RACKS) as found:
+        yield found
+
+
+def values_of(bootstrap: str, topic: str, rack: str) -> list[int]:
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "kafka.client.rack": rack,
+        "subscribe": topic,
+        "columns": "value",
+        # Each range takes several fetches, the last of which finds the end.
+        "kafka.fetch.max.bytes": "500",
+    }
+    reader = batch_reader(options, ["value"])
+    found = [
+        int(value)
+        for task in reader.partitions()
+        for batch in reader.read(task)
+        for value in batch.column("value").to_pylist()
+    ]
+    return sorted(found)
+
+
+def test_every_record_is_read_wherever_the_reader_is(cluster: Cluster) -> None:
+    topics = Topics(cluster.bootstrap, "near")
+    topic = topics.create("in", 3, replicas=3)
+    topics.fill("in", range(300), partitions=3)
+    for rack in [*RACKS, "elsewhere"]:
+        assert values_of(cluster.bootstrap, topic, rack) == list(range(300)), rack
+
+
+def test_a_replica_that_is_away_is_not_waited_for(cluster: Cluster) -> None:
+    topics = Topics(cluster.bootstrap, "away")
+    topic = topics.create("in", 3, replicas=3)
+    topics.fill("in", range(300), partitions=3)
+    options = {
+        "kafka.bootstrap.servers": cluster.bootstrap,
+        "kafka.client.rack": "b",
+        "assign": json.dumps({topic: [0, 1, 2]}),
+        "kafka.fetch.max.bytes": "500",
+        "columns": "value",
+    }
+    reader = batch_reader(options, ["value"])
+    tasks = reader.partitions()
+    readers = [reader.read(task) for task in tasks]
+    found = [int(one) for task in readers for one in next(task).column("value").to_pylist()]
+    cluster.kill(2)
+    try:
+        for task in readers:
+            for batch in task:
+                found += [int(one) for one in batch.column("value").to_pylist()]
+    finally:
+        cluster.start(2)
+    assert sorted(found) == list(range(300))
