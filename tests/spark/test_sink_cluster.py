@@ -14,11 +14,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ottla.client.errors import ConnectionLostError
 from ottla.spark.client_sink import AT_ONCE_MAX, ClientSinkCluster
 from ottla.spark.decisions import Decision, Prepared
 from ottla.spark.errors import RowError, SinkConflict
 from ottla.spark.sink_options import parse_sink_options
-from ottla.spark.sink_protocol import Attempt, Written, abort_batch, commit_batch, write_task
+from ottla.spark.sink_protocol import (
+    Attempt,
+    Written,
+    abort_batch,
+    commit_batch,
+    token_of_run,
+    write_task,
+)
 from ottla.testing import Broker
 from tests.spark.topics import Topics
 
@@ -248,6 +256,84 @@ def test_an_abort_after_a_commit_that_happened_rolls_forward(sinks: Any, topics:
     claim.decide(Decision(sink, "q", 0, 2, transactions_of(written)))
     abort_batch(cluster, sink, 0, [written])
     assert sorted(topics.values("out")) == [1, 2]
+
+
+def batch_write(sink: str, run: str, token: str = "") -> Attempt:
+    return Attempt(sink, "batch", run, -1, 0, 1, token or token_of_run(run))
+
+
+def test_of_two_batch_writes_at_once_one_is_told_that_it_has_lost(
+    sinks: Any, topics: Topics
+) -> None:
+    topic = topics.create("out")
+    sink, one, other = new_sink(), sinks(topic=topic), sinks(topic=topic)
+    first, second = batch_write(sink, "r1"), batch_write(sink, "r2")
+    written = write_task(one, first, rows(1)), write_task(other, second, rows(2))
+    commit_batch(one, sink, -1, [written[0]], first.token)
+    with pytest.raises(SinkConflict, match=f"sink {sink} was written to.*one at a time"):
+        commit_batch(other, sink, -1, [written[1]], second.token)
+    abort_batch(other, sink, -1, [written[1]], second.token)
+    third = batch_write(sink, "r3")
+    commit_batch(other, sink, -1, [write_task(other, third, rows(2))], third.token)
+    assert sorted(topics.values("out")) == [1, 2]
+    assert one.open_transactions(f"spark/{sink}/") == []
+
+
+def test_a_sink_released_between_task_and_driver_loses_nothing_silently(
+    sinks: Any, topics: Topics
+) -> None:
+    topic = topics.create("out")
+    sink, cluster = new_sink(), sinks(topic=topic)
+    written = write_task(cluster, attempt(sink), rows(1))
+    assert not sinks(topic=topic).release(sink)
+    with pytest.raises(SinkConflict, match=r"1 of the 1 transactions.*reset --sink"):
+        commit_batch(cluster, sink, 0, [written])
+    # And while it is being released: a driver that claims the sink meanwhile does not decide.
+    again = write_task(cluster, attempt(sink, number=2), rows(1))
+    other = sinks(topic=topic)
+    other.claim(sink).decide(Decision(sink, "", -1, 0, (), over=("r",)))
+    with pytest.raises(SinkConflict, match="written to or reset by others"):
+        commit_batch(cluster, sink, 0, [again])
+    other.release(sink)
+    assert other.decision(sink) is None
+    last = write_task(cluster, attempt(sink, run="r2"), rows(1))
+    commit_batch(cluster, sink, 0, [last])
+    assert topics.values("out") == [1]
+
+
+def test_a_batch_write_that_died_decided_is_finished_by_the_next_one(
+    sinks: Any, topics: Topics
+) -> None:
+    topic = topics.create("out")
+    sink, cluster = new_sink(), sinks(topic=topic)
+    first = batch_write(sink, "r1", "monday")
+    written = write_task(cluster, first, rows(1))
+    cluster.claim(sink).decide(
+        Decision(sink, "batch", -1, 1, transactions_of(written), "monday", (), ("r1",))
+    )
+    successor = sinks(topic=topic)
+    for run, token in (("r2", "tuesday"), ("r3", "monday")):
+        again = batch_write(sink, run, token)
+        written = write_task(successor, again, rows(2))
+        assert written.skipped == (token == "monday")
+        commit_batch(successor, sink, -1, [written], token)
+    assert sorted(topics.values("out")) == [1, 2]
+
+
+def test_what_brokers_can_is_known_without_a_connection(sinks: Any, topics: Topics) -> None:
+    """After a quiet hour none is left."""
+    sink, cluster = new_sink(), sinks(topic=topics.create("out"))
+    written = write_task(cluster, attempt(sink), rows(1))
+    core = cluster.wire.core
+    assert cluster.wire.prepares()
+    cluster.wire.shell.enter()
+    for connection in list(core.nodes.connections.values()):
+        core.nodes.close(connection, ConnectionLostError("idle"))
+    assert cluster.wire.prepares()
+    assert cluster.wire.adds_partitions_itself()
+    cluster.wire.shell.leave()
+    commit_batch(cluster, sink, 0, [written])
+    assert topics.values("out") == [1]
 
 
 def test_an_abort_of_an_undecided_batch_leaves_nothing(sinks: Any, topics: Topics) -> None:

@@ -18,12 +18,12 @@ from ottla.records.compression import NONE as NO_CODEC
 from ottla.spark import transaction_flows as flows
 from ottla.spark.batch_sender import BatchSender
 from ottla.spark.decision_log import DecisionLog
-from ottla.spark.decisions import TOPIC, Decision, Prepared
+from ottla.spark.decisions import NOBODYS, TOPIC, Decision, Prepared
 from ottla.spark.errors import SinkConflict, SinkLoss
 from ottla.spark.record_batches import Envelope, PartitionBatch, batches_of
 from ottla.spark.rows_to_records import placed, topics_of
 from ottla.spark.sink_options import SinkOptions
-from ottla.spark.sink_protocol import owner_id, sink_prefix
+from ottla.spark.sink_protocol import batch_prefix, owner_id, run_of, sink_prefix
 from ottla.spark.transaction_flows import FencedOff, Forgotten, Producer
 from ottla.spark.wire import Wire, producer_settings
 
@@ -72,6 +72,14 @@ class ClientSinkCluster:
         for first in range(0, len(transactions), AT_ONCE_MAX):
             self.wire.shell.call(self._commit_some(transactions[first : first + AT_ONCE_MAX]))
 
+    def commit_open(self, transactions: Sequence[Prepared]) -> None:
+        if self.wire.prepares():
+            self.commit_all(transactions)
+            return
+        # Brokers forget ids after a while: one that is not known may have been committed long ago.
+        found = self._open_like(transactions)
+        self.commit_all([one for one in transactions if one.transactional_id in found])
+
     async def _commit_some(self, transactions: Sequence[Prepared]) -> None:
         """All are over when this is: the first failure is raised then."""
         coming = [self.wire.core.spawn(self._commit(one)) for one in transactions]
@@ -96,7 +104,8 @@ class ClientSinkCluster:
         except Forgotten as gone:
             if not prepares:
                 raise SinkLoss(_lost(name)) from gone
-            # It was committed, and nobody needs its id any more.
+            # It was open when it was decided on, and nobody aborts what may still be decided: so it
+            # was committed, and nobody needs its id any more.
         except FencedOff as fenced:
             raise SinkLoss(_lost(name)) from fenced
 
@@ -125,6 +134,20 @@ class ClientSinkCluster:
         except FencedOff:
             return False  # somebody else does the same at this moment
         return True
+
+    def missing(self, transactions: Sequence[Prepared]) -> list[str]:
+        found = self._open_like(transactions)
+        names = [one.transactional_id for one in transactions]
+        return [name for name in names if name not in found and not self._is_open(name)]
+
+    def _open_like(self, transactions: Sequence[Prepared]) -> set[str]:
+        """What is open of the batch that they are of."""
+        if not transactions:
+            return set()
+        return set(self.open_transactions(batch_prefix(transactions[0].transactional_id)))
+
+    def _is_open(self, name: str) -> bool:
+        return self.wire.call(lambda: flows.is_open(self.wire, name), f"looking for {name}")
 
     def open_transactions(self, prefix: str) -> list[str]:
         return self.wire.call(lambda: flows.list_open(self.wire, prefix), "listing transactions")
@@ -158,9 +181,18 @@ class ClientSinkCluster:
         claim = self.claim(sink)
         last = claim.decision()
         self.commit_all(last.transactions if last is not None else ())
-        for name in self.open_transactions(sink_prefix(sink)):
-            self.abort(name)
-        if last is not None:
+        left = self.open_transactions(sink_prefix(sink))
+        if left:
+            # A driver that lives could decide on them meanwhile: it reads this, and does not.
+            runs = tuple(sorted({run_of(name) for name in left}))
+            claim.decide(Decision(sink, NOBODYS, -1, 0, (), over=runs))
+            for name in left:
+                self.abort(name)
+            claim = self.claim(sink)  # for one decision each
+            found = claim.decision()
+            if found is not None and found.query != NOBODYS:
+                return True  # whoever was waiting for the sink has it already
+        if left or last is not None:
             claim.store(None)
         return last is not None
 

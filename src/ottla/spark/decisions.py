@@ -14,6 +14,10 @@ from ottla.spark.errors import SinkConflict
 
 TOPIC = "__ottla_sinks"
 FORMAT = 1
+# Of batch writes before the last one: so many may come again and find that they are done.
+TOKENS_KEPT = 200
+# The query of a sink that is being released: anybody may have it.
+NOBODYS = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,10 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`batch` is Spark's number of the batch, or the token of a batch write."""
+    """`batch` is Spark's number of the batch; a batch write has a `token` instead.
+
+    `earlier` are tokens of batch writes before this one. `over` are runs of batch writes that can
+    decide nothing any more: what they have open is for the writer of this decision to abort."""
 
     sink: str
     query: str
@@ -35,6 +42,8 @@ class Decision:
     rows: int
     transactions: tuple[Prepared, ...]
     token: str = ""
+    earlier: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
 
     def as_value(self) -> bytes:
         return json.dumps(
@@ -43,6 +52,8 @@ class Decision:
                 "query": self.query,
                 "batch": self.batch,
                 "token": self.token,
+                "earlier": self.earlier,
+                "over": self.over,
                 "rows": self.rows,
                 "transactions": [
                     [one.transactional_id, one.producer_id, one.epoch] for one in self.transactions
@@ -67,6 +78,8 @@ def decision_of(sink: str, value: bytes) -> Decision:
             rows=int(given["rows"]),
             transactions=_transactions(given["transactions"]),
             token=str(given["token"]),
+            earlier=tuple(str(one) for one in given.get("earlier", ())),
+            over=tuple(str(one) for one in given.get("over", ())),
         )
     except (KeyError, TypeError, ValueError) as wrong:
         raise SinkConflict(

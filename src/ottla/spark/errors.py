@@ -30,7 +30,7 @@ class ReadStalled(SparkError):
 
 
 class SinkConflict(SparkError):
-    """Somebody else owns the sink."""
+    """Somebody else owns the sink, or has undone what was written to it."""
 
 
 class SinkLoss(SparkError):

@@ -27,6 +27,7 @@ from ottla.spark.sink_protocol import (
     abort_batch,
     commit_at_once,
     commit_batch,
+    token_of_run,
     write_task,
 )
 from ottla.spark.tasks import this_task
@@ -143,7 +144,7 @@ class OttlaBatchWriter(DataSourceArrowWriter):
         self.run = uuid.uuid4().hex
         self.sink = options.sink_id or f"batch-{self.run}"
         # Every write without a token is a batch of its own.
-        self.token = options.batch_token or self.run
+        self.token = options.batch_token or token_of_run(self.run)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         options = self.options

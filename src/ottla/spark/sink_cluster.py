@@ -48,6 +48,12 @@ class SinkCluster(Protocol):
     def commit_all(self, transactions: Sequence[Prepared]) -> None:
         """The same for each of them, in no order: some may be committed when this raises."""
 
+    def commit_open(self, transactions: Sequence[Prepared]) -> None:
+        """Those of them that are open still; of an old decision, whose ids may be forgotten."""
+
+    def missing(self, transactions: Sequence[Prepared]) -> list[str]:
+        """The ids of those that are not open any more."""
+
     def abort(self, transactional_id: str) -> None:
         """Whatever is open under this id, and whoever has it."""
 

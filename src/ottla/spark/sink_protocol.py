@@ -11,8 +11,15 @@ what the decision does not list can never count: it is dead, and anybody may abo
 included. A transaction of an undecided batch is aborted by nobody but its own run; and before that,
 the run looks for a decision and rolls forward if there is one.
 
+Batch writes have tokens and no order, so nothing of them is dead by itself. Whoever decides finds
+what other runs have open, and writes into the decision that those runs are over: one that lives
+reads that under its claim and gives up, and what it has written can be aborted. A run that is not
+in the newest decision has everything open that was ever to be aborted by an earlier one, or misses
+it; so it looks for its transactions before it decides.
+
 What always holds: a transaction is committed only if a decision lists it; a decision is written
-only under a claim, after looking; between two decisions of a sink all of the first are committed.
+only under a claim, after looking, over transactions that are open; between two decisions of a sink
+all of the first are committed; nobody aborts what may still be decided.
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.spark.crash_points import crash_point
-from ottla.spark.decisions import Decision, Prepared
+from ottla.spark.decisions import NOBODYS, TOKENS_KEPT, Decision, Prepared
 from ottla.spark.errors import SinkConflict
 from ottla.spark.sink_cluster import SinkCluster, TaskTransaction
 
@@ -83,6 +90,15 @@ def batch_of(transactional_id: str) -> int:
     return int(transactional_id.rsplit("/", 3)[1])
 
 
+def batch_prefix(transactional_id: str) -> str:
+    """What all transactions of its batch have in common, in its run."""
+    return transactional_id.rsplit("/", 2)[0] + "/"
+
+
+def run_of(transactional_id: str) -> str:
+    return transactional_id.rsplit("/", 4)[1]
+
+
 def write_task(
     cluster: SinkCluster, attempt: Attempt, batches: Iterable[pa.RecordBatch]
 ) -> Written:
@@ -94,6 +110,7 @@ def write_task(
             for _ in batches:  # Spark waits until its rows are taken
                 pass
             return Written(attempt.run, attempt.query, 0, None, skipped=True)
+        refuse_if_over(last, attempt.run)
     transaction: TaskTransaction | None = None
     rows = 0
     try:
@@ -128,17 +145,60 @@ def commit_batch(
     if last is not None and is_decided(last, batch, token):
         # By a run that died before Spark knew, or by one that lives while this one is a zombie.
         _roll_forward(cluster, last)
-        _abort_dead(cluster, last)
+        _abort_dead(cluster, last, written[0].run)
         return
-    _refuse_skips(sink, batch, written)
-    transactions = tuple(one.transaction for one in written if one.transaction is not None)
-    decision = Decision(sink, query, batch, sum(one.rows for one in written), transactions, token)
+    if last is not None:
+        refuse_if_over(last, written[0].run)
+        if token:
+            # The write before this one may have died on its way, and nobody tries it again.
+            cluster.commit_open(last.transactions)
+    decision = _decision(cluster, sink, batch, written, token, last)
     crash_point("before-decision", batch)
     claim.decide(decision)
     crash_point("after-decision", batch)
     _roll_forward(cluster, decision)
-    _abort_dead(cluster, decision)
+    _abort_dead(cluster, decision, written[0].run)
     crash_point("after-commit", batch)
+
+
+def _decision(
+    cluster: SinkCluster,
+    sink: str,
+    batch: int,
+    written: Sequence[Written],
+    token: str,
+    last: Decision | None,
+) -> Decision:
+    """Under a claim: raises SinkConflict when what was written cannot count any more."""
+    _refuse_skips(sink, batch, written)
+    transactions = tuple(one.transaction for one in written if one.transaction is not None)
+    missing = cluster.missing(transactions)
+    if missing:
+        raise SinkConflict(
+            f"{len(missing)} of the {len(transactions)} transactions that the tasks have written "
+            f"for sink {sink} were aborted before the decision ({missing[0]}): by another writer, "
+            "by `ottla pipeline reset --sink` or `ottla txn abort`, or, on brokers that cannot "
+            "prepare transactions, by transaction.timeout.ms. Nothing of this batch counts; "
+            "start again"
+        )
+    rows = sum(one.rows for one in written)
+    query = written[0].query
+    if not token:
+        return Decision(sink, query, batch, rows, transactions)
+    runs = {run_of(one) for one in cluster.open_transactions(sink_prefix(sink))}
+    earlier: tuple[str, ...] = ()
+    if last is not None and last.token:
+        earlier = tuple(one for one in (last.token, *last.earlier) if not is_of_a_run(one))
+    return Decision(
+        sink,
+        query,
+        batch,
+        rows,
+        transactions,
+        token,
+        earlier[:TOKENS_KEPT],
+        tuple(sorted(runs | {written[0].run})),
+    )
 
 
 def abort_batch(
@@ -159,7 +219,7 @@ def abort_batch(
         last = cluster.claim(sink).decision()
     if last is not None and _is_mine(last, mine, batch, token):
         _roll_forward(cluster, last)
-        _abort_dead(cluster, last)
+        _abort_dead(cluster, last, mine[0].run)
         return
     for run in sorted({one.run for one in mine}):
         _abort(cluster, cluster.open_transactions(run_prefix(sink, run)))
@@ -171,9 +231,18 @@ def _is_mine(last: Decision | None, mine: Sequence[Written], batch: int, token: 
 
 def commit_at_once(cluster: SinkCluster, sink: str, written: Sequence[Written]) -> None:
     """Of a batch that nobody will try again: each task's rows at once, one task after another."""
-    for one in written:
-        if one.transaction is not None:
-            cluster.commit(one.transaction)
+    transactions = [one.transaction for one in written if one.transaction is not None]
+    missing = cluster.missing(transactions)
+    if missing:
+        raise SinkConflict(
+            f"the rows of {len(missing)} of {len(transactions)} tasks were aborted before the last "
+            "task was done: without sinkId a write must be over within "
+            "kafka.transaction.timeout.ms of its first rows (900000, at most the brokers' "
+            "transaction.max.timeout.ms). Nothing was written. Give it a sinkId, with which what "
+            "is written waits for as long as it takes"
+        )
+    for one in transactions:
+        cluster.commit(one)
     abort_at_once(cluster, sink)
 
 
@@ -182,11 +251,33 @@ def abort_at_once(cluster: SinkCluster, sink: str) -> None:
 
 
 def is_decided(last: Decision, batch: int, token: str) -> bool:
-    return last.token == token if token else last.batch >= batch
+    if last.query == NOBODYS:
+        return False
+    if token:
+        return token == last.token or token in last.earlier
+    return last.batch >= batch
+
+
+def token_of_run(run: str) -> str:
+    """For a write without a token: nobody else has it, and nobody asks for it again."""
+    return f"run/{run}"
+
+
+def is_of_a_run(token: str) -> bool:
+    return token.startswith("run/")
+
+
+def refuse_if_over(last: Decision, run: str) -> None:
+    if run in last.over:
+        raise SinkConflict(
+            f"sink {last.sink} was written to or reset by others while this write was under way, "
+            "and one at a time may have it: its rows were aborted. Start again, or give each "
+            "writer its own sinkId"
+        )
 
 
 def refuse_other_query(last: Decision, sink: str, query: str) -> None:
-    if last.query != query:
+    if last.query not in (query, NOBODYS):
         raise SinkConflict(
             f"sink {sink} belongs to query {last.query} (its last batch was {last.batch}); this is "
             f"query {query}. Give each query its own sinkId; if this one takes over, for example "
@@ -209,17 +300,15 @@ def _roll_forward(cluster: SinkCluster, decision: Decision) -> None:
         cluster.commit_all(decision.transactions[1:])
 
 
-def _abort_dead(cluster: SinkCluster, last: Decision) -> None:
-    """Losers of retries, and what dead runs have left of batches that are decided."""
+def _abort_dead(cluster: SinkCluster, last: Decision, run: str) -> None:
+    """Losers of retries in this run, and what dead runs have left of batches that are decided."""
     listed = {one.transactional_id for one in last.transactions}
-    _abort(
-        cluster,
-        [
-            one
-            for one in cluster.open_transactions(sink_prefix(last.sink))
-            if one not in listed and batch_of(one) <= last.batch
-        ],
-    )
+    left = set(cluster.open_transactions(sink_prefix(last.sink))) - listed
+    if last.token:
+        dead = [one for one in left if run_of(one) in (run, *last.over)]
+    else:
+        dead = [one for one in left if batch_of(one) <= last.batch]
+    _abort(cluster, sorted(dead))
 
 
 def _abort(cluster: SinkCluster, transactional_ids: Iterable[str]) -> None:

@@ -10,12 +10,18 @@ import re
 from typing import Any, NamedTuple
 
 from ottla.client.errors import ClientError
-from ottla.protocol.api_keys import END_TXN, INIT_PRODUCER_ID, LIST_TRANSACTIONS
+from ottla.protocol.api_keys import (
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
+)
 from ottla.protocol.error_codes import (
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
     NONE,
     PRODUCER_FENCED,
+    TRANSACTIONAL_ID_NOT_FOUND,
 )
 from ottla.spark.wire import PREPARE_VERSION, Wire
 
@@ -152,3 +158,16 @@ async def list_open(wire: Wire, prefix: str) -> list[str]:
             if one.transactional_id.startswith(prefix)
         ]
     return sorted(set(found))
+
+
+async def is_open(wire: Wire, transactional_id: str) -> bool:
+    """By the word of its coordinator; a list of all may be short of one that is moving."""
+    answer = await wire.ask_transactions(
+        transactional_id, DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]}
+    )
+    found = answer.transaction_states[0]
+    if found.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+        return False
+    if found.error_code != NONE:
+        raise wire.transaction_error(transactional_id, found.error_code)
+    return bool(found.transaction_state == _OPEN)

@@ -198,16 +198,33 @@ class MemoryCluster:
         return MemoryClaim(self.world, self.fuse, sink)
 
     def commit(self, transaction: Prepared) -> None:
+        """As a broker that forgets ids when they are ended: it cannot tell how they were."""
         with self.fuse:
             one = self.world.transactions[transaction.transactional_id]
             assert one.producer_id == transaction.producer_id
-            if one.state not in ("prepared", "committed"):
+            if one.state == "open":
                 raise SinkLoss(f"{transaction.transactional_id} is {one.state}")
-            one.state = "committed"
+            if one.state == "prepared":
+                one.state = "committed"
 
     def commit_all(self, transactions: Iterable[Prepared]) -> None:
         for one in transactions:
             self.commit(one)
+
+    def commit_open(self, transactions: Iterable[Prepared]) -> None:
+        with self.fuse:
+            for one in transactions:
+                if self.world.transactions[one.transactional_id].state == "prepared":
+                    self.world.transactions[one.transactional_id].state = "committed"
+
+    def missing(self, transactions: Iterable[Prepared]) -> list[str]:
+        with self.fuse:
+            names = [one.transactional_id for one in transactions]
+            return [
+                name
+                for name in names
+                if self.world.transactions[name].state not in ("open", "prepared")
+            ]
 
     def abort(self, transactional_id: str) -> None:
         with self.fuse:

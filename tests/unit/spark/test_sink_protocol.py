@@ -14,10 +14,19 @@ from random import Random
 
 import pytest
 
-from ottla.spark.decisions import Decision, decision_of
+from ottla.spark.decisions import TOKENS_KEPT, Decision, decision_of
 from ottla.spark.errors import SinkConflict
 from ottla.spark.sink_cluster import SinkCluster
-from ottla.spark.sink_protocol import Attempt, Written, abort_batch, commit_batch, write_task
+from ottla.spark.sink_protocol import (
+    Attempt,
+    Written,
+    abort_at_once,
+    abort_batch,
+    commit_at_once,
+    commit_batch,
+    token_of_run,
+    write_task,
+)
 from tests.seeds import seed_for
 from tests.unit.spark.sink_world import (
     Batch,
@@ -306,11 +315,145 @@ def test_a_batch_write_with_a_token_happens_once() -> None:
     assert world.visible() == Counter([0, 2])
 
 
+def batch_write(run: str, token: str = "") -> Attempt:
+    return Attempt(SINK, "batch", run, -1, 0, 1, token or token_of_run(run))
+
+
+def test_a_token_is_remembered_after_others() -> None:
+    world = World()
+    cluster = MemoryCluster(world)
+    tokens = ["monday", "tuesday", "", "wednesday", "monday", "tuesday", "wednesday"]
+    for number, token in enumerate(tokens):
+        attempt = batch_write(f"run-{number}", token)
+        written = [write_task(cluster, attempt, [Batch([number])])]
+        commit_batch(cluster, SINK, -1, written, attempt.token)
+    assert world.visible() == Counter([0, 1, 2, 3])
+    assert world.decisions[SINK].earlier == ("tuesday", "monday")
+
+
+def test_so_many_tokens_are_remembered_and_no_more() -> None:
+    cluster = MemoryCluster(World())
+    for number in range(TOKENS_KEPT + 5):
+        attempt = batch_write(f"run-{number}", f"day-{number}")
+        commit_batch(
+            cluster, SINK, -1, [write_task(cluster, attempt, [Batch([number])])], attempt.token
+        )
+    assert len(cluster.world.decisions[SINK].earlier) == TOKENS_KEPT
+
+
+@pytest.mark.parametrize("tokens", [("", ""), ("monday", "tuesday"), ("monday", "")])
+def test_of_two_batch_writes_at_once_none_succeeds_without_its_rows(
+    tokens: tuple[str, str],
+) -> None:
+    world = World()
+    cluster = MemoryCluster(world)
+    attempts = [batch_write(f"run-{number}", token) for number, token in enumerate(tokens)]
+    written = [write_task(cluster, one, [Batch([n])]) for n, one in enumerate(attempts)]
+    commit_batch(cluster, SINK, -1, [written[0]], attempts[0].token)
+    with pytest.raises(SinkConflict, match=r"one at a time.*Start again"):
+        commit_batch(cluster, SINK, -1, [written[1]], attempts[1].token)
+    abort_batch(cluster, SINK, -1, [written[1]], attempts[1].token)
+    with pytest.raises(SinkConflict, match="one at a time"):
+        write_task(cluster, attempts[1], [Batch([1])])
+    assert world.visible() == Counter([0])
+    assert world.undecided() == []
+
+
+def test_two_batch_writes_call_by_call() -> None:
+    """Whatever their order: one that is told of success has its rows, one that is not has none."""
+    seed = seed_for("two batch writes of one sink")
+    outcomes: set[int] = set()
+    for history in range(200):
+        world = World()
+        turns = Turns(Random(seed + history))
+        done: set[int] = set()
+
+        def write(number: int, world: World = world, turns: Turns = turns) -> int | None:
+            cluster = MemoryCluster(world, Shared(turns=turns, number=number))
+            attempt = batch_write(f"run-{number}")
+            written: list[Written | None] = []
+            try:
+                written.append(write_task(cluster, attempt, [Batch([number])]))
+                commit_batch(cluster, SINK, -1, [w for w in written if w], attempt.token)
+            except SinkConflict:
+                abort_batch(cluster, SINK, -1, written or [None], attempt.token)
+                return None
+            finally:
+                turns.leave(number)
+            return number
+
+        for number in (1, 2):
+            turns.join(number)
+        with ThreadPoolExecutor(2) as pool:
+            for one in [pool.submit(write, number) for number in (1, 2)]:
+                succeeded = one.result(60)
+                done |= set() if succeeded is None else {succeeded}
+        assert world.visible() == Counter(done), f"seed {seed + history}"
+        outcomes |= {len(done)}
+        last = batch_write("run-last")
+        cluster = MemoryCluster(world)
+        commit_batch(cluster, SINK, -1, [write_task(cluster, last, [Batch([3])])], last.token)
+        assert world.visible() == Counter({*done, 3}), f"seed {seed + history}"
+        assert world.undecided() == [], f"seed {seed + history}"
+    assert outcomes >= {1, 2}, outcomes
+
+
+def test_a_batch_write_that_died_decided_is_finished_by_the_next_one() -> None:
+    world = World()
+    calls = Fuse()
+    attempt = batch_write("run-0", "monday")
+    cluster = MemoryCluster(world, calls)
+    commit_batch(cluster, SINK, -1, [write_task(cluster, attempt, [Batch([0])])], "monday")
+    for at in range(1, calls.calls + 1):
+        world = World()
+        mortal = MemoryCluster(world, Fuse(at, after=True))
+        with pytest.raises(Crash):
+            commit_batch(mortal, SINK, -1, [write_task(mortal, attempt, [Batch([0])])], "monday")
+        living = MemoryCluster(world)
+        for number, token in enumerate(["tuesday", "monday"], start=1):
+            again = batch_write(f"run-{number}", token)
+            row = 0 if token == "monday" else 1
+            commit_batch(living, SINK, -1, [write_task(living, again, [Batch([row])])], token)
+        assert world.visible() == Counter([0, 1]), f"died at call {at}"
+        assert world.undecided() == [], f"died at call {at}"
+
+
+def test_transactions_that_somebody_has_aborted_are_not_decided_on() -> None:
+    """As `ottla txn abort` does, or `reset --sink` between the last task and the driver."""
+    world = World()
+    cluster = MemoryCluster(world)
+    written = write_task(cluster, attempt_of("one"), [Batch([1])])
+    assert written.transaction is not None
+    cluster.abort(written.transaction.transactional_id)
+    with pytest.raises(SinkConflict, match=r"1 of the 1 transactions.*were aborted.*start again"):
+        commit_batch(cluster, SINK, 0, [written])
+    assert world.decisions == {}
+
+
+def test_a_plain_write_that_took_too_long_says_why_and_writes_nothing() -> None:
+    world = World()
+    cluster = MemoryCluster(world)
+    written = [
+        write_task(cluster, Attempt(SINK, "batch", "r", -1, task, task), [Batch([task])])
+        for task in (0, 1)
+    ]
+    cluster.abort("spark/orders/r/-1/1/1")
+    with pytest.raises(SinkConflict, match=r"1 of 2 tasks.*transaction\.timeout\.ms.*sinkId"):
+        commit_at_once(cluster, SINK, written)
+    abort_at_once(cluster, SINK)
+    assert world.visible() == Counter()
+    assert world.undecided() == []
+
+
 def test_a_decision_survives_its_text() -> None:
     cluster = MemoryCluster(World())
     commit_batch(cluster, SINK, 7, [write_task(cluster, attempt_of("one", 7), [Batch([1])])])
     decision = cluster.world.decisions[SINK]
     assert decision_of(SINK, decision.as_value()) == decision
+    tokens = Decision(SINK, "batch", -1, 3, (), "c", ("b", "a"), ("run-1", "run-2"))
+    assert decision_of(SINK, tokens.as_value()) == tokens
+    old = b'{"format":1,"query":"q","batch":3,"token":"","rows":1,"transactions":[["a",1,0]]}'
+    assert decision_of(SINK, old).earlier == ()
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"format":1}', b'{"format":2}', b"\xff"])
