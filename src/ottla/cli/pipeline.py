@@ -14,7 +14,16 @@ import typer
 
 from ottla.base.errors import OttlaError
 from ottla.cli.failure import Failure
-from ottla.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Output, Yes, command_group, confirm
+from ottla.cli.options import (
+    BOOTSTRAP_DEFAULT,
+    Bootstrap,
+    CommandConfig,
+    Output,
+    Yes,
+    command_group,
+    confirm,
+    read_properties,
+)
 from ottla.cli.output import OutputFormat, note, print_json
 from ottla.cli.pipeline_child import run_child
 from ottla.cli.pipeline_view import print_status, show_datasets, show_rows, status_document
@@ -278,31 +287,41 @@ def reset(
     keep_tables: Annotated[
         bool, typer.Option("--keep-tables", help="Leave the pipeline's tables as they are.")
     ] = False,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            envvar="OTTLA_BOOTSTRAP",
+            metavar="HOST:PORT[,...]",
+            help="Brokers of the sinks (default: the project's).",
+        ),
+    ] = None,
+    command_config: CommandConfig = None,
     yes: Yes = False,
 ) -> None:
     """Forget how far a pipeline has come: checkpoints, tables and sinks. It must not be running.
+    A sink by its name needs no project: one of any query, on these brokers.
 
     \b
     Examples:
       ottla pipeline reset --to earliest
       ottla pipeline reset --to 2026-01-31T12:00 --keep-tables
-      ottla pipeline reset --sink orders.clean_to_topic
+      ottla pipeline reset --sink clean-orders --bootstrap-server 127.0.0.1:9092
     """
-    from ottla.spark.pipeline.reset import release_sinks
     from ottla.spark.pipeline.reset import reset as reset_project
 
+    if sink is not None:
+        release(project, sink, bootstrap, command_config)
+        return
+    if to is None:
+        raise typer.BadParameter("--to or --sink is needed")
     found = load(project)
     try:
-        if sink is not None:
-            released = release_sinks(found, [sink])
-            note(f"released {sink}" if released else f"{sink} had no owner")
-            return
-        if to is None:
-            raise typer.BadParameter("--to or --sink is needed")
         confirm(
             f"Forget the progress{'' if keep_tables else ' and the tables'} of {found.name}?", yes
         )
-        removed = reset_project(found, to, keep_tables=keep_tables)
+        removed = reset_project(found, to, keep_tables=keep_tables, servers=bootstrap or "")
     except OttlaError as wrong:
         raise Failure(str(wrong)) from wrong
     for what, names in (
@@ -313,6 +332,27 @@ def reset(
         for name in names:
             note(f"removed {what} {name}" if what != "sink" else f"released sink {name}")
     note(f"the next run starts at {to}")
+
+
+def release(project: Path, sink: str, bootstrap: str | None, command_config: Path | None) -> None:
+    from ottla.spark.pipeline.reset import release_sinks
+
+    client: dict[str, str] = {}
+    try:
+        found = load(project)
+    except Failure as failure:
+        if bootstrap is None:
+            raise Failure(f"{failure}; or say where: --bootstrap-server HOST:PORT") from None
+    else:
+        client.update(found.settings.client)
+        bootstrap = bootstrap or found.settings.bootstrap_servers
+    if command_config is not None:
+        client.update(read_properties(command_config))
+    try:
+        released = release_sinks(bootstrap or "", client, [sink])
+    except OttlaError as wrong:
+        raise Failure(str(wrong)) from wrong
+    note(f"released {sink}" if released else f"{sink} had no owner")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -14,6 +14,8 @@ DEAD_LETTERS = "OTTLA_SPARK_DEAD_LETTERS"
 STARTING_OFFSETS = "OTTLA_SPARK_STARTING_OFFSETS"
 PREVIEW_ROWS = "OTTLA_SPARK_PREVIEW_ROWS"
 
+_BY_TIME = ("startingtimestamp", "startingoffsetsbytimestamp")
+
 
 def completed(options: Mapping[str, str]) -> dict[str, str]:
     """The options, with brokers where they name none."""
@@ -30,7 +32,16 @@ def completed_for_reading(options: Mapping[str, str]) -> dict[str, str]:
     prefix = os.environ.get(GROUP, "")
     if prefix and not _has(options, "groupidprefix") and not _has(options, "kafka.group.id"):
         found["groupIdPrefix"] = prefix
-    return found
+    return _from_the_first(found) if preview_rows() else found
+
+
+def _from_the_first(options: dict[str, str]) -> dict[str, str]:
+    """A preview is of what is there: nothing comes after the latest record while it looks."""
+    start = next((one for one in options if one.lower() == "startingoffsets"), "startingOffsets")
+    is_by_time = any(_has(options, one) for one in _BY_TIME)
+    if options.get(start, "latest").strip().lower() == "latest" and not is_by_time:
+        options[start] = "earliest"
+    return options
 
 
 def _has(options: Mapping[str, str], name: str) -> bool:

@@ -31,7 +31,7 @@ from ottla.spark.offsets import ByPartition, Position, position_of, ranges_betwe
 from ottla.spark.option_values import EARLIEST, LATEST
 from ottla.spark.ranges import tasks_of
 from ottla.spark.reading import RangePartition, read_range
-from ottla.spark.source_options import STREAM, SourceOptions, start_of
+from ottla.spark.source_options import STREAM, Boundary, SourceOptions, start_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,9 +64,11 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options.expect_topics(topics)
         query = f"{time.time_ns():020d}/{uuid.uuid4().hex[:12]}"
         group_id = options.group_id or f"{options.group_id_prefix}-{query[-12:]}"
-        start = start_of(defaults.starting_offsets(), STREAM) or options.start
         offsets = resolve(
-            start, stream_plan.partitions_of(topics), self._connected(), group_id=group_id
+            self._start(topics),
+            stream_plan.partitions_of(topics),
+            self._connected(),
+            group_id=group_id,
         )
         return Position(
             next_offsets=offsets,
@@ -75,6 +77,32 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             query=query,
             servers=options.client["bootstrap.servers"],
         ).as_spark()
+
+    def _start(self, topics: dict[str, TopicFacts]) -> Boundary:
+        """Where a reset says; offsets of a reset are for all sources of a pipeline, so each takes
+        those of its own topics."""
+        options = self.options
+        reset = start_of(defaults.starting_offsets(), STREAM)
+        if reset is None or reset.kind != "offsets":
+            return reset or options.start
+        assigned = options.subscription.partitions
+        mine = {
+            topic: {
+                partition: number
+                for partition, number in numbers.items()
+                if not assigned or partition in assigned[topic]
+            }
+            for topic, numbers in reset.offsets.items()
+            if topic in topics
+        }
+        if not mine:
+            log.warning(
+                "the offsets of the reset name none of %s: starting at %s",
+                ", ".join(sorted(topics)),
+                options.start.kind,
+            )
+            return options.start
+        return Boundary("offsets", mine)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self.options.max_offsets_per_trigger

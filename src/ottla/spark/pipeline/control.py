@@ -1,8 +1,9 @@
 """Where commands and a running pipeline meet: a directory of small files in the project.
 
 `lock` is held by the runner as long as it lives, so there is one runner for each project, and a
-dead one leaves nothing that has to be cleaned up. `wanted` is what people want of it. `runner.json`
-and `engine.json` are what the two processes say of themselves.
+dead one leaves nothing that has to be cleaned up. `wanted` is what people want of it, `start` where
+it begins after a reset. `runner.json` and `engine.json` are what the two processes say of
+themselves, `queries.json` is what the engine's queries are made of.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.spark.errors import SparkError
+from ottla.spark.pipeline.notes import QueryNotes
 from ottla.spark.pipeline.status import PAUSED, RUNNING, STARTING, STOPPED, Status, StatusFile
 
 WANTED = (RUNNING, PAUSED, STOPPED)
@@ -30,6 +32,7 @@ class Control:
         self.runner = StatusFile(directory / RUNNER_STATUS)
         self.engine = StatusFile(directory / ENGINE_STATUS)
         self.engine_log = directory / "engine.log"
+        self.queries = QueryNotes(directory / "queries.json")
         self._wanted = directory / "wanted"
         self._start = directory / "start"
         self._lock = directory / "lock"
@@ -85,6 +88,10 @@ class Control:
             return self._start.read_text().strip()
         except FileNotFoundError:
             return ""
+
+    def start_is_taken(self) -> None:
+        """All queries have begun: one that comes later begins where its own options say."""
+        self._start.unlink(missing_ok=True)
 
     def status(self, name: str) -> Status:
         """What is known of both: the runner's word on the state, the engine's on the flows."""

@@ -24,11 +24,14 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ottla.base.errors import OttlaError
+from ottla.spark.defaults import STARTING_OFFSETS
 from ottla.spark.listener import GroupListener
+from ottla.spark.pipeline.control import Control
 from ottla.spark.pipeline.graph import SINK, TEMPORARY, VIEW, load_graph
+from ottla.spark.pipeline.notes import QueryNote
 from ottla.spark.pipeline.progress import take_progress
-from ottla.spark.pipeline.project import Project, find_project
-from ottla.spark.pipeline.resolution import Resolved, held_views, resolve, rows_of
+from ottla.spark.pipeline.project import Project, ProjectError, find_project
+from ottla.spark.pipeline.resolution import Resolved, held_views, is_begun, resolve, rows_of
 from ottla.spark.pipeline.session import open_session
 from ottla.spark.pipeline.status import (
     DONE,
@@ -45,6 +48,7 @@ log = logging.getLogger(__name__)
 
 STATUS_NAME = "engine.json"
 _LOOK_SECONDS = 0.1
+_START_LOOK_MS = 1_000
 # A batch under way is let finish; what takes longer is interrupted, and done again next time.
 STOP_SECONDS_MAX = 60.0
 OTTLA_FORMAT = "ottla"
@@ -64,6 +68,9 @@ class Engine:
         self._slow_starts = 0
         self._views_due_ms = 0
         self._rows_at_views = -1
+        self._control = Control(project.state)
+        self._checkpoints: set[str] = set()
+        self._start_due_ms = 0 if STARTING_OFFSETS in os.environ else None
         self._groups = GroupListener(project.settings.client)
         self._reports = ProgressListener(self)
 
@@ -103,6 +110,7 @@ class Engine:
             self._raise_failures()
             self._compute([one for one in here if one.dataset.kind == VIEW])
             self._renew([one for one in resolved if one.dataset.kind == TEMPORARY])
+        self._maybe_forget_start()
         self._drain_listeners()
 
     def _watch(self, views: list[Resolved]) -> None:
@@ -111,6 +119,7 @@ class Engine:
             self._raise_failures()
             if views and now_ms() >= self._views_due_ms:
                 self._maybe_compute(views)
+            self._maybe_forget_start()
             self._file.write(self.status)
             time.sleep(_LOOK_SECONDS)
 
@@ -142,7 +151,7 @@ class Engine:
         # Anew: the plan of the first time has the tables that it reads as they were then.
         rows = rows_of(one.flows)
         writer = rows.writeStream.queryName(one.name).outputMode("append")
-        writer = writer.option("checkpointLocation", project.place("checkpoints", one.name))
+        writer = writer.option("checkpointLocation", self._checkpoint(one))
         trigger_ms = project.settings.trigger_ms
         if available_now or trigger_ms is None:
             writer = writer.trigger(availableNow=True)
@@ -166,8 +175,40 @@ class Engine:
             options["delivery"] = settings.delivery
         is_exact = options.get("delivery", "").replace("-", "_") == "exactly_once"
         if "sinkid" not in given and is_exact:
-            options["sinkId"] = f"{self.project.name}.{one.name}"
+            options["sinkId"] = self.project.sink_name(one.name)
         return options
+
+    def _checkpoint(self, one: Resolved) -> str:
+        """Where it stands: under the query's name, or under a flow's, where others have begun."""
+        flows = tuple(flow.name for flow in one.flows)
+        begun = [name for name in dict.fromkeys((one.name, *flows)) if self._is_begun(name)]
+        name = begun[0] if begun else one.name
+        noted = self._control.queries.read().get(name)
+        if begun and noted is not None and noted.flows != flows:
+            raise ProjectError(
+                f"{one.name} was filled by {', '.join(noted.flows)} and is to be filled by "
+                f"{', '.join(flows)} now: Spark cannot go on from its checkpoint with other "
+                "sources. Fill another table, or begin anew: `ottla pipeline reset --to earliest`"
+            )
+        options = {key.lower(): value for key, value in self._sink_options(one).items()}
+        is_topic = one.dataset.kind == SINK and one.dataset.format == OTTLA_FORMAT
+        sink = options.get("sinkid", "") if is_topic else ""
+        servers = options.get("kafka.bootstrap.servers", "") if is_topic else ""
+        self._control.queries.add(name, QueryNote(flows, sink, servers))
+        self._checkpoints.add(name)
+        return self.project.place("checkpoints", name)
+
+    def _is_begun(self, name: str) -> bool:
+        return is_begun(self.spark, self.project.place("checkpoints", name))
+
+    def _maybe_forget_start(self) -> None:
+        """Where a reset lets queries begin is for these; one that comes later has its options."""
+        if self._start_due_ms is None or now_ms() < self._start_due_ms:
+            return
+        self._start_due_ms = now_ms() + _START_LOOK_MS
+        if all(self._is_begun(name) for name in self._checkpoints):
+            self._control.start_is_taken()
+            self._start_due_ms = None
 
     def _raise_failures(self) -> None:
         for name, query in list(self._queries.items()):

@@ -57,7 +57,9 @@ def preview(project: Project, spark: Any, name: str, rows_max: int) -> dict[str,
 
 def _rows_of(name: str, graph: Graph, resolved: list[Resolved], spark: Any) -> Any:
     for flow in graph.flows:
-        if flow.name == name and graph.datasets[flow.target].kind in (SINK, VIEW, TEMPORARY):
+        # A flow of a table's own name means the table, with what other flows bring.
+        is_single = graph.datasets[flow.target].kind in (SINK, VIEW, TEMPORARY)
+        if flow.name == name and (is_single or name not in graph.datasets):
             return flow.query()
     for one in resolved:
         if name in (one.dataset.name, one.name):

@@ -6,6 +6,8 @@ Reads two files and checks every name in them. Knows nothing of Spark.
 from __future__ import annotations
 
 import difflib
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,12 +15,13 @@ from typing import Any
 
 from ottla.spark import option_values as values
 from ottla.spark.errors import OptionError, SparkError
-from ottla.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE
+from ottla.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SINK_NAME
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 SETTINGS_NAME = "ottla.yml"
 STATE_NAME = ".ottla"
 AVAILABLE_NOW = "available-now"
+NO_SINK_CHARACTER = re.compile(r"[^a-zA-Z0-9._-]")
 
 _SPEC_FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 
@@ -86,6 +89,15 @@ class Project:
 
     def table_path(self, name: str) -> str:
         return self.place("tables", name)
+
+    def sink_name(self, flow: str) -> str:
+        """The sinkId of a flow that has none: names of projects and flows may have any characters,
+        those of sinks may not. What is replaced stays different by the end."""
+        name = f"{self.name}.{flow}"
+        if SINK_NAME.fullmatch(name):
+            return name
+        end = hashlib.sha256(name.encode()).hexdigest()[:12]
+        return f"{NO_SINK_CHARACTER.sub('_', name)[:150]}-{end}"
 
     def files(self) -> list[Path]:
         """The definitions, in the order of their names."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.spark.defaults import BOOTSTRAP
 from ottla.spark.errors import OptionError
 from ottla.spark.pipeline.control import AlreadyRunning, Control
+from ottla.spark.pipeline.notes import QueryNote
 from ottla.spark.pipeline.project import Project, ProjectError
+from ottla.spark.sink_options import SINK_NAME, parse_sink_options
 from ottla.spark.source_options import STREAM, start_of
 
 
@@ -40,46 +43,66 @@ def start_text(text: str) -> str:
     return str(int(moment.timestamp() * 1000))
 
 
-def reset(project: Project, to: str, *, keep_tables: bool) -> Removed:
+def reset(project: Project, to: str, *, keep_tables: bool, servers: str = "") -> Removed:
+    """`servers` are the brokers of sinks that name none; else those that the project knows."""
     import pyarrow.fs as pafs
+
+    from ottla.spark.tables.places import files_at
 
     control = Control(project.state)
     if control.is_held():
         raise AlreadyRunning("the pipeline is running: `ottla pipeline stop` first")
     start = start_text(to)
-    if "://" in project.storage:
-        files, root = pafs.FileSystem.from_uri(project.place())
-    else:
-        files, root = pafs.LocalFileSystem(), project.place()
+    files, root = files_at(project.place())
 
     def names(directory: str) -> list[str]:
         selector = pafs.FileSelector(f"{root}/{directory}", allow_not_found=True)
         return sorted(one.base_name for one in files.get_file_info(selector))
 
     removed = Removed(names("checkpoints"), [] if keep_tables else names("tables"), [])
-    removed.sinks = release_sinks(project, [f"{project.name}.{one}" for one in removed.checkpoints])
+    for own_servers, sinks in _sinks_of(project, control, removed.checkpoints).items():
+        reached = own_servers or servers or servers_of(project)
+        removed.sinks += release_sinks(reached, project.settings.client, sinks)
     for directory, found in (("checkpoints", removed.checkpoints), ("tables", removed.tables)):
         for name in found:
             files.delete_dir(f"{root}/{directory}/{name}")
+    control.queries.clear()
     control.start_at(start)
     return removed
 
 
-def release_sinks(project: Project, sinks: list[str]) -> list[str]:
-    """Those that had a decision."""
-    from ottla.spark.client_sink import ClientSinkCluster
-    from ottla.spark.sink_options import SINK_NAME, parse_sink_options
+def _sinks_of(project: Project, control: Control, checkpoints: list[str]) -> dict[str, list[str]]:
+    """By the brokers that they name themselves, or none."""
+    noted = control.queries.read()
+    found: dict[str, list[str]] = {}
+    for name in checkpoints:
+        # Without a note an earlier version has run it: all of its queries may have had a sink.
+        note = noted.get(name) or QueryNote((name,), project.sink_name(name))
+        if note.sink:
+            found.setdefault(note.servers, []).append(note.sink)
+    return found
 
-    wanted = [sink for sink in sinks if SINK_NAME.fullmatch(sink)]
-    servers = os.environ.get(BOOTSTRAP) or project.settings.bootstrap_servers
-    if not wanted:
-        return []
+
+def servers_of(project: Project) -> str:
+    return os.environ.get(BOOTSTRAP) or project.settings.bootstrap_servers
+
+
+def release_sinks(servers: str, client: Mapping[str, str], sinks: list[str]) -> list[str]:
+    """Those that had a decision. `client` are settings of the client, under Kafka's names."""
+    from ottla.spark.client_sink import ClientSinkCluster
+
+    for sink in sinks:
+        if not SINK_NAME.fullmatch(sink):
+            raise OptionError(f"{sink!r} cannot be the name of a sink")
     if not servers:
-        raise ProjectError("which brokers? Set bootstrap_servers in ottla.yml or OTTLA_BOOTSTRAP")
-    settings = {f"kafka.{name}": value for name, value in project.settings.client.items()}
+        raise ProjectError(
+            "which brokers? Say --bootstrap-server, or set OTTLA_BOOTSTRAP, or bootstrap_servers "
+            "in ottla.yml"
+        )
+    settings = {f"kafka.{name}": value for name, value in client.items()}
     given = {**settings, "kafka.bootstrap.servers": servers}
     cluster = ClientSinkCluster(parse_sink_options(given, streaming=True))
     try:
-        return [sink for sink in wanted if cluster.decision(sink) and cluster.release(sink)]
+        return [sink for sink in sinks if cluster.release(sink)]
     finally:
         cluster.wire.close()

@@ -35,8 +35,8 @@ class Resolved:
 
     @property
     def name(self) -> str:
-        """Of its query and its checkpoint."""
-        return self.flows[0].name if len(self.flows) == 1 else self.dataset.name
+        """Of its query and its checkpoint: the same however many flows there are."""
+        return self.dataset.name if self.dataset.kind == TABLE else self.flows[0].name
 
     @property
     def is_streaming(self) -> bool:
@@ -72,7 +72,15 @@ def resolve(project: Project, graph: Graph, spark: Any) -> list[Resolved]:
             _put_into_catalog(project, one, spark)
         found += ready
         level += 1
+    _check_names(found)
     return found
+
+
+def _check_names(resolved: list[Resolved]) -> None:
+    names = [one.name for one in resolved if one.is_streaming]
+    for name in names:
+        if names.count(name) > 1:
+            raise ProjectError(f"a table and a flow have the name {name}: rename one of them")
 
 
 def _by_target(graph: Graph) -> list[tuple[Dataset, list[Flow]]]:
@@ -129,10 +137,21 @@ def _put_into_catalog(project: Project, one: Resolved, spark: Any) -> None:
     spark.catalog.createTable(dataset.name, path=path, source=dataset.format, schema=schema)
 
 
+def is_begun(spark: Any, checkpoint: str) -> bool:
+    """Whether a query has written down where a batch of it ends."""
+    path, files = _on_storage(spark, f"{checkpoint}/offsets")
+    return bool(files.exists(path)) and len(files.listStatus(path)) > 0
+
+
 def _make_directory(spark: Any, path: str) -> None:
-    """On whatever file system the storage is."""
+    found, files = _on_storage(spark, path)
+    files.mkdirs(found)
+
+
+def _on_storage(spark: Any, path: str) -> tuple[Any, Any]:
+    """On whatever file system it is."""
     found = spark._jvm.org.apache.hadoop.fs.Path(path)
-    found.getFileSystem(spark._jsc.hadoopConfiguration()).mkdirs(found)
+    return found, found.getFileSystem(spark._jsc.hadoopConfiguration())
 
 
 def _waits_for(wrong: AnalysisException, graph: Graph) -> bool:

@@ -43,6 +43,8 @@ def environment(project: Project) -> dict[str, str]:
     settings = project.settings
     is_here = settings.master.startswith("local")
     python = python_for_spark() if is_here else sys.executable
+    # The environment goes before the setting in pyspark: said in the project, it is meant.
+    python = session_settings(project).get("spark.pyspark.python", python)
     found = {
         **PATIENT_ENVIRONMENT,
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", python),

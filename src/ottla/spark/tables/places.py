@@ -10,15 +10,25 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+# Hadoop's names of a scheme, and Arrow's.
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+
+
+def files_at(location: str) -> tuple[Any, str]:
+    """The file system of a path or a URI such as s3://bucket/path, and the path there."""
+    scheme, mark, rest = location.partition("://")
+    if mark or location.startswith("file:"):
+        known = f"{_SCHEMES[scheme]}://{rest}" if scheme in _SCHEMES else location
+        files, path = pafs.FileSystem.from_uri(known)
+        return files, str(path)
+    return pafs.LocalFileSystem(), str(Path(location).absolute())
+
 
 class Place:
-    """`location` is a path or a URI such as s3://bucket/path."""
+    """`location` is a path or a URI."""
 
     def __init__(self, location: str) -> None:
-        if "://" in location or location.startswith("file:"):
-            self._files, self._root = pafs.FileSystem.from_uri(location)
-        else:
-            self._files, self._root = pafs.LocalFileSystem(), str(Path(location).absolute())
+        self._files, self._root = files_at(location)
         self.is_local = isinstance(self._files, pafs.LocalFileSystem)
 
     def path(self, name: str) -> str:
