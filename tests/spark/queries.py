@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 SECONDS_MAX = 300
@@ -27,6 +28,25 @@ def run_to_the_end(start: Callable[[], Any]) -> Any:
         else:
             return query
     raise AssertionError
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """A query that runs on, with its first batch done."""
+    for tries in range(1, STARTS_MAX + 1):
+        query = start()
+        try:
+            until(partial(_has_begun, query), "a first batch")
+            if query.isActive:
+                return query
+            query.awaitTermination()
+        except Exception as failure:
+            if TOO_SLOW not in str(failure) or tries == STARTS_MAX:
+                raise
+    raise AssertionError
+
+
+def _has_begun(query: Any) -> bool:
+    return query.lastProgress is not None or not query.isActive
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

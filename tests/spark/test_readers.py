@@ -15,7 +15,9 @@ import confluent_kafka as ck
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from ottla.spark.client_sink import ClientSinkCluster
 from ottla.spark.errors import DataLoss, OptionError, ReadStalled
+from ottla.spark.sink_options import parse_sink_options
 from ottla.spark.source import batch_reader, schema_of, stream_reader
 from ottla.spark.stream_reader import OttlaStreamReader
 from ottla.testing import Broker
@@ -245,6 +247,80 @@ def test_a_named_group_is_taken_and_can_be_started_from(stream: Any, topics: Top
     assert values_between(after, start, after.latestOffset(start, ReadAllAvailable())) == list(
         range(60, 100)
     )
+
+
+def test_a_reset_to_offsets_is_for_each_source_of_a_pipeline(
+    stream: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two", "three"):
+        topics.create(name)
+        topics.fill(name, range(20))
+    offsets = {topics("one"): {"0": 3, "1": 4}, topics("two"): {"0": 5, "1": -1}}
+    monkeypatch.setenv("OTTLA_SPARK_STARTING_OFFSETS", json.dumps(offsets))
+
+    def start_of(**options: str) -> Any:
+        found = stream(**options).initialOffset()
+        return {topic: found[topic] for topic in found if topic != "$ottla"}
+
+    assert start_of(subscribe=topics("one")) == {topics("one"): {"0": 3, "1": 4}}
+    assert start_of(subscribe=topics("two")) == {topics("two"): {"0": 5, "1": 10}}
+    assert start_of(assign=json.dumps({topics("two"): [0]})) == {topics("two"): {"0": 5}}
+    # Of a topic that the reset does not name: as the source's own options say.
+    assert start_of(subscribe=topics("three")) == {topics("three"): {"0": 0, "1": 0}}
+    with pytest.raises(OptionError, match=r"startingOffsets must name every partition.*three-0"):
+        start_of(subscribe=f"{topics('one')},{topics('three')}")
+
+
+def test_a_preview_begins_with_the_first_record(
+    stream: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    monkeypatch.setenv("OTTLA_SPARK_PREVIEW_ROWS", "10")
+    latest = stream(subscribe=topic, startingOffsets="latest")
+    middle = stream(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 20, "1": 20}}))
+    for reader, expected in ((latest, range(10)), (middle, range(40, 50))):
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert values_between(reader, start, end) == list(expected)
+
+
+def test_a_batch_that_ends_behind_the_last_record_is_refused_at_once(
+    topics: Topics, broker: Broker
+) -> None:
+    topic = topics.create("in", 1)
+    topics.fill("in", range(10), partitions=1)
+    sender = ck.Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": f"t-{uuid.uuid4()}"}
+    )
+    sender.init_transactions(60)
+    sender.begin_transaction()
+    sender.produce(topic, b"10")
+    sender.flush(60)
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
+    for end, is_there in ((10, True), (11, True), (12, False)):
+        options["endingOffsets"] = json.dumps({topic: {"0": end}})
+        reader = batch_reader(options, COLUMNS)
+        if is_there:  # the eleventh is written and undecided: a task waits for its end
+            (task,) = reader.partitions()
+            assert task.wanted.end == end
+        else:
+            with pytest.raises(OptionError, match=f"endingOffsets.*{topic}-0 .* 11.*12"):
+                reader.partitions()
+    sender.abort_transaction(60)
+
+
+def test_the_sinks_own_topic_is_in_no_pattern(stream: Any, topics: Topics, broker: Broker) -> None:
+    cluster = ClientSinkCluster(
+        parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap}, streaming=True)
+    )
+    assert cluster.decision("any") is None
+    cluster.wire.close()
+    topic = topics.create("in")
+    found = stream(subscribePattern=".*").initialOffset()
+    assert topic in found
+    assert "__ottla_sinks" not in found
 
 
 def test_a_batch_reads_between_its_boundaries(topics: Topics, broker: Broker) -> None:

@@ -22,6 +22,13 @@ def copy(
     **options: str,
 ) -> Any:
     """Copies what is there from topic to topic, to its end; `sink` is the format that writes."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": target, **options}
+    return copy_to(spark, broker, checkpoint, source, sink, **given)
+
+
+def copy_to(
+    spark: Any, broker: Broker, checkpoint: Path, source: str, sink: str, **options: str
+) -> Any:
     rows = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", broker.bootstrap)
@@ -35,8 +42,6 @@ def copy(
     def start() -> Any:
         return (
             rows.writeStream.format(sink)
-            .option("kafka.bootstrap.servers", broker.bootstrap)
-            .option("topic", target)
             .options(**options)
             .option("checkpointLocation", str(checkpoint))
             .trigger(availableNow=True)

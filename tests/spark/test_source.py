@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import ottla.spark
 from ottla.testing import Broker
-from tests.spark.queries import run_to_the_end, until
+from tests.spark.queries import run_to_the_end, started, until
 from tests.spark.topics import Topics
 
 
@@ -110,3 +111,44 @@ def test_a_query_goes_on_where_it_ended_and_its_group_with_it(
     counts = [one.numInputRows for one in progress]
     assert sum(counts) == 800
     assert max(counts) <= 400
+
+
+@pytest.mark.parametrize("trigger", ["200 milliseconds", "1 hour"])
+def test_the_group_of_a_running_query_is_where_its_batches_end(
+    spark: Any, broker: Broker, topics: Topics, tmp_path: Path, trigger: str
+) -> None:
+    """Batch for batch; and with the batch itself, not when the next one is planned in an hour."""
+    topic = topics.create("in")
+    group = topics("running")
+    listener = ottla.spark.attach(spark)
+    rounds = 1 if trigger == "1 hour" else 3
+    topics.fill("in", range(10))
+
+    def start() -> Any:
+        return (
+            spark.readStream.format("ottla")
+            .option("kafka.bootstrap.servers", broker.bootstrap)
+            .option("kafka.group.id", group)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime=trigger)
+            .start()
+        )
+
+    def is_at(offset: int) -> bool:
+        return topics.committed(group, "in") == {0: offset, 1: offset}
+
+    query = started(start)
+    try:
+        for number in range(1, rounds + 1):
+            until(partial(is_at, 5 * number), "the group at the end of the batch")
+            assert query.isActive
+            if number < rounds:
+                topics.fill("in", range(10))
+    finally:
+        query.stop()
+        spark.streams.removeListener(listener)
+        listener.close()

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from ottla.spark.errors import OptionError, SinkConflict
-from ottla.spark.tables import iceberg_sink, parquet_sink
+from ottla.spark.tables import iceberg_sink, parquet_sink, places
 from ottla.spark.tables.batch_offsets import merged
 from ottla.spark.tables.iceberg_sink import IcebergOptions, last_batch, parse_iceberg_options
 from ottla.spark.tables.parquet_sink import (
@@ -113,6 +114,7 @@ def iceberg(tmp_path: Path) -> IcebergOptions:
             "catalog.type": "sql",
             "catalog.uri": f"sqlite:///{tmp_path}/catalog.db",
             "catalog.warehouse": f"file://{tmp_path}/warehouse",
+            "checkpointLocation": "somewhere",
         }
     )
 
@@ -163,6 +165,8 @@ def test_the_offsets_of_a_batch_come_from_the_checkpoint() -> None:
         (parse_iceberg_options, {"catalog.type": "sql"}, "option table is missing"),
         (parse_iceberg_options, {"table": "a.b"}, "catalog"),
         (parse_iceberg_options, {"table": "a.b", "catalog.type": "s", "x": "y"}, "no option 'x'"),
+        (parse_parquet_options, {"path": "x"}, "checkpointLocation is missing.*session"),
+        (parse_iceberg_options, {"table": "a.b", "catalog.type": "s"}, "checkpointLocation is"),
     ],
 )
 def test_options_are_taken_or_refused_by_name(
@@ -170,6 +174,21 @@ def test_options_are_taken_or_refused_by_name(
 ) -> None:
     with pytest.raises(OptionError, match=says):
         parse(options)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_places_have_hadoops_names_too(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def from_uri(uri: str) -> tuple[Any, str]:
+        asked.append(uri)
+        return None, "bucket/path"
+
+    monkeypatch.setattr(
+        places, "pafs", SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri))
+    )
+    assert places.files_at(f"{scheme}://bucket/path") == (None, "bucket/path")
+    assert asked == ["s3://bucket/path"]
 
 
 def test_two_writers_of_one_file_are_told_apart(tmp_path: Path) -> None:

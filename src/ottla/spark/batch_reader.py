@@ -12,7 +12,8 @@ from ottla.spark import row_filters, stream_plan
 from ottla.spark.boundaries import resolve
 from ottla.spark.cluster_view import ClusterView
 from ottla.spark.errors import OptionError
-from ottla.spark.option_values import EARLIEST
+from ottla.spark.offsets import ByPartition
+from ottla.spark.option_values import EARLIEST, LATEST
 from ottla.spark.ranges import OffsetRange, tasks_of
 from ottla.spark.reading import RangePartition, read_range
 from ottla.spark.row_filters import RowFilter
@@ -53,6 +54,8 @@ class OttlaBatchReader(DataSourceReader):
         places = stream_plan.partitions_of(topics)
         start = resolve(options.start, places, view, group_id=options.group_id)
         end = resolve(options.end, places, view, option="endingOffsets")
+        if options.end.kind == "offsets":
+            self._refuse_beyond(end)
         earliest = view.offsets(dict.fromkeys(places, EARLIEST))
         losses = stream_plan.Losses(options.fail_on_data_loss)
         ranges = []
@@ -74,6 +77,22 @@ class OttlaBatchReader(DataSourceReader):
             high = max(low, high)
             ranges.append(OffsetRange(topic, partition, low, high, topics[topic].topic_id))
         return self._narrowed(ranges, view)
+
+    def _refuse_beyond(self, end: ByPartition) -> None:
+        """A task would wait for what nobody has written. What is written and undecided is there."""
+        client = {**self.options.client, "isolation.level": "read_uncommitted"}
+        everything = self._open_view(replace(self.options, client=client))
+        try:
+            written = everything.offsets(dict.fromkeys(end, LATEST))
+        finally:
+            everything.close()
+        for (topic, partition), high in sorted(end.items()):
+            last = written.get((topic, partition), high)
+            if high > last:
+                raise OptionError(
+                    f"option endingOffsets: {topic}-{partition} ends at {last}, so it cannot be "
+                    f"read up to {high}; -1 is its end"
+                )
 
     def _narrowed(self, ranges: list[OffsetRange], view: ClusterView) -> list[OffsetRange]:
         ranges = row_filters.narrowed(ranges, self.filters)

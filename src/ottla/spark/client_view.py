@@ -12,6 +12,7 @@ from ottla.protocol.api_keys import LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSE
 from ottla.protocol.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.cluster_view import Committed, TopicFacts
+from ottla.spark.decisions import TOPIC as DECISIONS
 from ottla.spark.errors import OptionError
 from ottla.spark.source_options import Subscription
 from ottla.spark.wire import Wire, consumer_settings
@@ -53,7 +54,9 @@ class ClientView:
                 continue
             if topic.error_code != NONE:
                 raise error_for(topic.error_code, f"topic {topic.name}")
-            if not names and (topic.is_internal or not _matches(subscription.pattern, topic.name)):
+            # A pattern means what people write, and not the topic of the sinks' decisions.
+            is_internal = topic.is_internal or topic.name == DECISIONS
+            if not names and (is_internal or not _matches(subscription.pattern, topic.name)):
                 continue
             core.metadata.want(topic.name)
             partitions = sorted(one.partition_index for one in topic.partitions)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.client.fetch_batches import RecordBlock
 
 PARTITIONS = 8
+REPLICAS_MAX = 3
 # Small segments: what is compacted away is what nobody has to read.
 SETTINGS = {
     "cleanup.policy": "compact",
@@ -119,6 +120,9 @@ class DecisionLog:
 
     async def _create(self) -> None:
         core = self._wire.core
+        # As durable as what it decides on: a decision that is lost is a batch written twice.
+        replicas = min(REPLICAS_MAX, max(len(core.cluster.brokers), 1))
+        settings = {**SETTINGS, "min.insync.replicas": str(max(replicas - 1, 1))}
         node_id = core.cluster.controller_id
         if node_id not in core.cluster.brokers:
             node_id = core.least_loaded()
@@ -130,10 +134,10 @@ class DecisionLog:
                     {
                         "name": TOPIC,
                         "num_partitions": PARTITIONS,
-                        "replication_factor": -1,
+                        "replication_factor": replicas,
                         "assignments": [],
                         "configs": [
-                            {"name": name, "value": value} for name, value in SETTINGS.items()
+                            {"name": name, "value": value} for name, value in settings.items()
                         ],
                     }
                 ],

@@ -8,6 +8,8 @@ made it. Two queries in one group would each hide the other's lag, so the younge
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 
 from ottla.base.errors import OttlaError
 from ottla.spark.cluster_view import ClusterView, Committed
@@ -17,26 +19,38 @@ from ottla.spark.offsets import ByPartition, Position
 log = logging.getLogger(__name__)
 
 _MARK = "ottla-spark/"
+# Brokers forget offsets that nobody commits for a week (offsets.retention.minutes), and partitions
+# may be idle for longer.
+RENEW_SECONDS = 24 * 3600.0
 
 
 class GroupOffsets:
     """`look_around` is for groups that people have named: others have one query by construction."""
 
     def __init__(
-        self, view: ClusterView, group_id: str, query: str, *, look_around: bool = False
+        self,
+        view: ClusterView,
+        group_id: str,
+        query: str,
+        *,
+        look_around: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.group_id = group_id
         self._view = view
         self._signature = _MARK + query
         self._look_around = look_around
         self._kept: ByPartition = {}
+        self._clock = clock
+        self._renewal_due = clock()
 
     def keep(self, position: Position) -> bool:
         """Commit what is new in `position`; whether the group is where the query is."""
+        is_due = self._clock() >= self._renewal_due
         changed = {
             place: offset
             for place, offset in position.next_offsets.items()
-            if self._kept.get(place) != offset
+            if is_due or self._kept.get(place) != offset
         }
         if not changed:
             return True
@@ -53,6 +67,8 @@ class GroupOffsets:
             log.warning("offsets of group %s not committed: %s", self.group_id, failure)
             return False
         self._kept.update(changed)
+        if is_due:
+            self._renewal_due = self._clock() + RENEW_SECONDS
         return True
 
     def _refuse_company(self) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.spark import no_effect
 from ottla.spark.defaults import completed
 from ottla.spark.errors import OptionError
 from ottla.spark.rows_to_records import check_columns
@@ -62,6 +63,7 @@ def _checked(
 ) -> SinkOptions:
     parsed = parse_sink_options(completed(options), streaming=streaming)
     producer_settings(parsed.client)
+    no_effect.tell(parsed.client, no_effect.WRITING)
     if overwrite and not streaming:
         raise OptionError('a topic cannot be overwritten: use mode("append")')
     check_columns(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
+from ottla.spark import no_effect
 from ottla.spark.columns import spark_schema
 from ottla.spark.defaults import completed_for_reading
 from ottla.spark.errors import OptionError
@@ -36,6 +37,7 @@ def batch_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceRea
 
     parsed = parse_source_options(completed_for_reading(options), BATCH)
     consumer_settings(parsed.client)
+    no_effect.tell(parsed.client, no_effect.READING)
     _refuse_own_schema(parsed, schema)
     kind = FilteringBatchReader if parsed.push_filters else OttlaBatchReader
     return kind(parsed, open_view)
@@ -46,6 +48,7 @@ def stream_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceSt
 
     parsed = parse_source_options(completed_for_reading(options), STREAM)
     consumer_settings(parsed.client)
+    no_effect.tell(parsed.client, no_effect.READING)
     _refuse_own_schema(parsed, schema)
     return OttlaStreamReader(parsed, open_view)
 

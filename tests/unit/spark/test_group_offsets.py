@@ -11,7 +11,7 @@ from ottla.base.errors import OttlaError
 from ottla.base.ids import TopicPartition
 from ottla.spark.cluster_view import Committed
 from ottla.spark.errors import OptionError
-from ottla.spark.group_offsets import GroupOffsets
+from ottla.spark.group_offsets import RENEW_SECONDS, GroupOffsets
 from ottla.spark.offsets import Position
 from tests.unit.spark.memory_view import MemoryView
 
@@ -40,6 +40,23 @@ def test_what_has_not_moved_is_not_committed_again() -> None:
     group.keep(at(5))
     group.keep(at(6))
     assert offsets_of(view) == {("t", 0): 6}
+
+
+def test_partitions_at_rest_are_committed_once_a_day() -> None:
+    view = MemoryView()
+    now = [0.0]
+    group = GroupOffsets(view, "g", "1/a", clock=lambda: now[0])
+    group.keep(at(5))
+    view.groups["g"].clear()  # a week without a commit
+    now[0] += RENEW_SECONDS - 1
+    group.keep(at(5))
+    assert offsets_of(view) == {}
+    now[0] += 1
+    group.keep(at(5))
+    assert offsets_of(view) == {("t", 0): 5, ("t", 1): 7}
+    view.groups["g"].clear()
+    group.keep(at(5))
+    assert offsets_of(view) == {}
 
 
 def test_of_two_queries_in_one_group_the_younger_is_refused() -> None:

@@ -5,8 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ottla.spark.errors import OffsetError
+from ottla.spark.errors import OffsetError, OptionError
 from ottla.spark.offsets import NOTES, position_of
+from ottla.spark.source_options import Given
+
+
+def checkpoint_of(given: Given) -> str:
+    """Spark does not show a sink where the session's own setting puts the checkpoint."""
+    text = (given.text("checkpointLocation") or "").strip()
+    if not text:
+        raise OptionError(
+            "option checkpointLocation is missing: each commit holds the offsets that it ends at, "
+            "and they stand there. A setting of the session (spark.sql.streaming."
+            "checkpointLocation) is not enough"
+        )
+    return text
 
 
 def offsets_of_batch(checkpoint: str, batch: int) -> dict[str, dict[str, int]]:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from ottla.spark.crash_points import crash_point
 from ottla.spark.errors import OptionError, SinkConflict
 from ottla.spark.source_options import Given
-from ottla.spark.tables.batch_offsets import offsets_of_batch
+from ottla.spark.tables.batch_offsets import checkpoint_of, offsets_of_batch
 from ottla.spark.tasks import StreamTask, this_task
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ def parse_iceberg_options(options: Mapping[str, str]) -> IcebergOptions:
             "options catalog.* are missing, such as catalog.type=sql, catalog.uri=sqlite:///... "
             "and catalog.warehouse=file:///..."
         )
-    return IcebergOptions(
-        table, tuple(sorted(catalog.items())), given.text("checkpointLocation") or ""
-    )
+    return IcebergOptions(table, tuple(sorted(catalog.items())), checkpoint_of(given))
 
 
 class IcebergStreamWriter(DataSourceStreamArrowWriter):
@@ -75,9 +73,7 @@ class IcebergStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[DataWritten | None], batchId: int) -> None:
         written = [one for one in messages if one is not None]
-        offsets = (
-            offsets_of_batch(self.options.checkpoint, batchId) if self.options.checkpoint else {}
-        )
+        offsets = offsets_of_batch(self.options.checkpoint, batchId)
         add_snapshot(self.options, batchId, written, offsets)
 
     def abort(self, messages: list[DataWritten | None], batchId: int) -> None:

@@ -21,7 +21,7 @@ from ottla.spark import option_values as values
 from ottla.spark.crash_points import crash_point
 from ottla.spark.errors import OptionError, SinkConflict
 from ottla.spark.source_options import Given
-from ottla.spark.tables.batch_offsets import offsets_of_batch
+from ottla.spark.tables.batch_offsets import checkpoint_of, offsets_of_batch
 from ottla.spark.tables.places import Place
 from ottla.spark.tasks import StreamTask, this_task
 
@@ -56,7 +56,7 @@ def parse_parquet_options(options: Mapping[str, str]) -> ParquetOptions:
     compression = values.choice(
         "compression", given.text("compression") or "zstd", ("zstd", "snappy", "gzip", "none")
     )
-    return ParquetOptions(path, compression, given.text("checkpointLocation") or "")
+    return ParquetOptions(path, compression, checkpoint_of(given))
 
 
 class ParquetStreamWriter(DataSourceStreamArrowWriter):
@@ -68,9 +68,7 @@ class ParquetStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[FileWritten | None], batchId: int) -> None:
         written = [one for one in messages if one is not None]
-        offsets = (
-            offsets_of_batch(self.options.checkpoint, batchId) if self.options.checkpoint else {}
-        )
+        offsets = offsets_of_batch(self.options.checkpoint, batchId)
         commit_files(Place(self.options.path), batchId, written, offsets)
 
     def abort(self, messages: list[FileWritten | None], batchId: int) -> None:

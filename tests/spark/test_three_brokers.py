@@ -1,7 +1,7 @@
-"""`kafka.client.rack` where leaders point to the nearest replica: every record is read.
+"""On three brokers in three racks: readers near one of them, and where decisions are kept.
 
-The leader answers without records then, and names another: taken for the end of a range, that
-would be a silent loss.
+With `kafka.client.rack` the leader may answer without records and name another replica: taken for
+the end of a range, that would be a silent loss.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import ConfigResource
 
+from ottla.spark.client_sink import ClientSinkCluster
+from ottla.spark.decisions import TOPIC
+from ottla.spark.sink_options import parse_sink_options
 from ottla.spark.source import batch_reader
 from ottla.testing import Cluster
 from tests.spark.topics import Topics
@@ -75,3 +79,19 @@ def test_a_replica_that_is_away_is_not_waited_for(cluster: Cluster) -> None:
     finally:
         cluster.start(2)
     assert sorted(found) == list(range(300))
+
+
+def test_decisions_are_on_as_many_brokers_as_there_are_up_to_three(cluster: Cluster) -> None:
+    options = {"kafka.bootstrap.servers": cluster.bootstrap}
+    sink = ClientSinkCluster(parse_sink_options(options, streaming=True))
+    try:
+        assert sink.decision("any") is None
+    finally:
+        sink.wire.close()
+    admin = Topics(cluster.bootstrap, "decisions").admin
+    described = admin.list_topics(TOPIC, timeout=60).topics[TOPIC]
+    assert {len(one.replicas) for one in described.partitions.values()} == {3}
+    resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
+    (configs,) = (done.result(60) for done in admin.describe_configs([resource]).values())
+    assert configs["min.insync.replicas"].value == "2"
+    assert configs["cleanup.policy"].value == "compact"
