@@ -19,6 +19,7 @@ from ottla.protocol.api_keys import (
 from ottla.protocol.error_codes import (
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
+    INVALID_TXN_STATE,
     NONE,
     PRODUCER_FENCED,
     TRANSACTIONAL_ID_NOT_FOUND,
@@ -126,7 +127,9 @@ async def end(
     )
     if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
         raise Forgotten(f"transactional id {transactional_id} is not known")
-    if answer.error_code in _FENCED:
+    # Apache Kafka's word for a transaction that a time-out has ended: the opposite is decided.
+    is_aborted = commit and answer.error_code == INVALID_TXN_STATE
+    if is_aborted or answer.error_code in _FENCED:
         raise FencedOff(
             f"transactional id {transactional_id} has another owner, or ran out of time"
         )
