@@ -3,6 +3,7 @@
 One machine, one run, one Spark session (local[2], warm), 1 KB rows; sides take turns, and the
 median of the rounds counts. What a micro-batch costs is measured against an empty Python source and
 sink, in a session with Spark's own checkpoint files and in one with ours (`--tuned` is the second).
+Reading is also measured against Spark's own Parquet reader, and both against themselves by rows.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from bench.errors import BenchError
 from bench.kafka_jars import REPOSITORY
 from bench.spark.cases import Bench, Figures, Side
 from bench.spark.connector import connector_jars
+from bench.spark.rows import NAME as ROWS
+from bench.spark.rows import RowSource
 from bench.spark.session import open_session
 
 OURS, STOCK = "ottla", "stock"
@@ -70,6 +73,36 @@ def throughput(bench: Bench, sides: dict[str, Side], rows: int, rounds: int) -> 
             show(title, figure, ours, stock, bound, 1.0)
 
 
+def own_measures(bench: Bench, ours: Side, rows: int, rounds: int) -> None:
+    """Against Spark's Parquet reader, and against our own source and sink without Arrow."""
+    bench.spark.dataSource.register(RowSource)
+    by_rows = Side("rows", ROWS, ours.broker)
+    cases: dict[str, tuple[Callable[[], Figures], Callable[[], Figures], float]] = {
+        "batch read, Parquet's is 1": (
+            lambda: bench.batch_read(ours, "rows", rows),
+            lambda: bench.parquet_read(ours, "rows", rows),
+            0.5,
+        ),
+        "batch read, tuples' is 1": (
+            lambda: bench.batch_read(ours, "rows", rows),
+            lambda: bench.batch_read(by_rows, "rows", rows),
+            1.8,
+        ),
+        "streaming write, a row writer's is 1": (
+            lambda: bench.stream_write(ours, rows),
+            lambda: bench.stream_write(by_rows, rows),
+            2.0,
+        ),
+    }
+    for title, (case, other, limit) in cases.items():
+        found = [(case(), other()) for _ in range(rounds + 1)][1:]  # the first is warm-up
+        one = [first for first, _ in found]
+        two = [second for _, second in found]
+        rate, cpu = "rows_per_s", "cpu_s_per_million"
+        show(title, rate, middle(one, rate), middle(two, rate), AT_LEAST, limit)
+        print(f"{'':<38}{cpu:<20}{'':28}{middle(one, cpu):,.2f} : {middle(two, cpu):,.2f}")
+
+
 def fixed_cost(directory: Path, batches: int, is_tuned: bool) -> None:
     """In a process of its own: whose checkpoint files a session writes cannot be changed."""
     arguments = ["--batches", str(batches), *(["--tuned"] if is_tuned else [])]
@@ -89,7 +122,7 @@ def fixed_cost(directory: Path, batches: int, is_tuned: bool) -> None:
         if figure != "batch_ms":
             ours, empty = found[OURS].get(figure, 0.0), found["empty"][figure]
             print(f"{'':<38}{figure:<20}{'':28}{ours:,.2f} : {empty:,.2f}")
-    for figure in ("growth", "memory_growth"):
+    for figure in ("growth", "memory_growth", "python_memory_growth"):
         show_bound(f"{title}, {batches} batches", figure, found[OURS][figure], 1.3)
 
 
@@ -133,6 +166,7 @@ def measure(directory: Path, options: argparse.Namespace) -> None:
         bench = Bench(spark, directory)
         sides = {STOCK: Side(STOCK, "kafka", kafka), OURS: Side(OURS, "ottla", ottla)}
         throughput(bench, sides, options.rows or rows, rounds)
+        own_measures(bench, sides[OURS], options.rows or rows, rounds)
         seconds = 20 if options.quick else 60
         found = bench.latency(sides[OURS], seconds)
         show_bound("topic to topic, 1 s trigger", "p50_s", found["p50_s"], 1.2)

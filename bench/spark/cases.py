@@ -22,7 +22,7 @@ from bench.errors import BenchError
 from bench.percentiles import percentile
 from bench.processes import resident_bytes
 from bench.spark.empty import NAME, EmptySource
-from bench.spark.session import jvm_pid, tree_cpu_seconds
+from bench.spark.session import jvm_pid, resident_below, tree_cpu_seconds
 from bench.topics import create_topic
 
 ROW_BYTES = 1_000
@@ -83,6 +83,23 @@ class Bench:
             )
             made.write.parquet(str(path))
         return path
+
+    def topic_on_disk(self, side: Side, topic: str) -> Path:
+        """The rows of a topic with all of their columns, as files."""
+        path = self.directory / f"topic-{topic}"
+        if not path.exists():
+            read = self.spark.read.format(side.format).options(**side.options(subscribe=topic))
+            read.load().write.parquet(str(path))
+        return path
+
+    def parquet_read(self, side: Side, topic: str, rows: int) -> Figures:
+        """What Spark's own reader makes of the same rows."""
+        path = self.topic_on_disk(side, topic)
+
+        def run() -> None:
+            self.spark.read.parquet(str(path)).write.format("noop").mode("overwrite").save()
+
+        return self._measured(side, rows, run)
 
     def batch_read(self, side: Side, topic: str, rows: int) -> Figures:
         def run() -> None:
@@ -160,6 +177,7 @@ class Bench:
         """The first ten are warm-up. What one costs in the first tenth and in the last, and what
         memory the driver has taken in between."""
         jvm = jvm_pid(os.getpid())
+        pythons: dict[int, int] = {}
         query = self._started(writer)
         deadline = time.monotonic() + QUERY_SECONDS_MAX
         resident_at_first = 0
@@ -168,8 +186,14 @@ class Bench:
                 raise BenchError(f"batches have ended: {query.exception()}")
             if not resident_at_first and last is not None and last["batchId"] >= batches // 10:
                 resident_at_first = resident_bytes(jvm)
+                pythons = resident_below(jvm)
             time.sleep(0.2)
         resident = resident_bytes(jvm)
+        # Those of the driver live as long as the query; workers of tasks come and go.
+        pythons_now = resident_below(jvm)
+        lasting = pythons.keys() & pythons_now.keys()
+        if not lasting:
+            raise BenchError("no process of the driver has lived for the whole query")
         query.stop()
         durations = [one["durationMs"] for one in query.recentProgress][10:]
         costs = [one["triggerExecution"] for one in durations]
@@ -180,6 +204,8 @@ class Bench:
             **{f"{name}_ms": median(one.get(name, 0) for one in durations) for name in parts},
             "growth": median(costs[-tenth:]) / median(costs[:tenth]),
             "memory_growth": resident / max(resident_at_first, 1),
+            "python_memory_growth": sum(pythons_now[pid] for pid in lasting)
+            / sum(pythons[pid] for pid in lasting),
         }
 
     # -- how late rows come ---------------------------------------------------------------------

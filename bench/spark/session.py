@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bench.kafka_jars import REPOSITORY
-from bench.processes import cpu_seconds_in
+from bench.processes import cpu_seconds_in, resident_bytes
 from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE, PATIENT_ENVIRONMENT
 from ottla.spark.worker_start import python_for_spark
 
@@ -85,6 +85,18 @@ def tree_cpu_seconds(root: int) -> float:
             ended = int(fields[_CHILDREN_USER]) + int(fields[_CHILDREN_SYSTEM])
             total += cpu_seconds_in(text) + ended / _TICKS_PER_SECOND
     return total
+
+
+def resident_below(root: int) -> dict[int, int]:
+    """Resident memory of each descendant."""
+    found = {}
+    for pid in below(root, stats()):
+        if pid != root:
+            try:
+                found[pid] = resident_bytes(pid)
+            except OSError:
+                continue  # it has ended in the meantime
+    return {pid: size for pid, size in found.items() if size}
 
 
 def jvm_pid(root: int) -> int:
