@@ -108,7 +108,7 @@ chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, 
 		OTTLA_CLUSTER_PROCESSES=1 \
 		$(BIN)/python -m pytest tests/chaos tests/client tests/cluster/test_rows_{acks,leaders,topics}.py \
 		tests/spark/test_{crashes,sink_cluster,commands}.py \
-		tests/chaos/spark/{deaths,executors,clusters,projects,stock,fresh}.py \
+		tests/chaos/spark/{deaths,executors,clusters,projects,resets,stock,fresh}.py \
 		tests/unit/client/test_produce_world.py $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)

@@ -20,6 +20,8 @@ AT_LEAST_ONCE: Final = "at_least_once"
 
 # The most that brokers allow by default: a task may wait long for its rows.
 TRANSACTION_TIMEOUT_DEFAULT_MS = 900_000
+# Many of them stand in one record.
+TOKEN_SIZE_MAX = 500
 # Sinks share the cluster's transactional ids and one topic; their names are parts of both.
 SINK_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
@@ -80,6 +82,8 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     token = _filled(given, "batchToken")
     if token and streaming:
         raise OptionError("option batchToken: a streaming query has its own batch numbers")
+    if len(token) > TOKEN_SIZE_MAX or "\0" in token:
+        raise OptionError(f"option batchToken: more than {TOKEN_SIZE_MAX} characters, or a NUL")
     sink = _sink_id(given, delivery)
     if token and not sink:
         raise OptionError("option batchToken needs sinkId: whose batch is it?")

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# No token that people give begins so.
+_OF_A_RUN = "\0"
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -260,11 +263,11 @@ def is_decided(last: Decision, batch: int, token: str) -> bool:
 
 def token_of_run(run: str) -> str:
     """For a write without a token: nobody else has it, and nobody asks for it again."""
-    return f"run/{run}"
+    return f"{_OF_A_RUN}{run}"
 
 
 def is_of_a_run(token: str) -> bool:
-    return token.startswith("run/")
+    return token.startswith(_OF_A_RUN)
 
 
 def refuse_if_over(last: Decision, run: str) -> None:

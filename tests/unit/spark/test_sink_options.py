@@ -75,6 +75,9 @@ def test_what_is_wrong_is_named(options: dict[str, str], says: str) -> None:
 def test_a_token_needs_to_know_whose_it_is() -> None:
     with pytest.raises(OptionError, match="needs sinkId"):
         parse_batch(batchToken="t")
+    for token in ("t" * 501, "a\0b"):
+        with pytest.raises(OptionError, match="batchToken: more than 500 characters"):
+            parse_batch(sinkId="s", batchToken=token)
 
 
 @pytest.mark.parametrize(
