@@ -17,6 +17,8 @@ from tests.cluster.replicated import TOPIC, Replicated
 from tests.cluster.waiting import until
 from tests.compat.wire import Wire, batch_of, produce, produce_request
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 @pytest.fixture
 def orders(clusters: Clusters) -> Iterator[Replicated]:
@@ -51,8 +53,7 @@ def test_row_8_a_follower_takes_no_writes_and_tells_who_does(orders: Replicated)
 
 
 def test_row_8_consumers_read_from_the_nearest_replica(clusters: Clusters) -> None:
-    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-    settings = {"replica.selector.class": selector}
+    settings = {"replica.selector.class": RACK_AWARE}
     with clusters(3, settings, racks=["a", "b", "c"]) as cluster:
         orders = Replicated(cluster)
         orders.create()
@@ -71,6 +72,24 @@ def test_row_8_consumers_read_from_the_nearest_replica(clusters: Clusters) -> No
         until(
             lambda: bool(raw.fetch(cluster, near, TOPIC, 0, rack=rack).records),
             "the nearest serves what is committed",
+        )
+
+
+def test_row_8_the_nearest_replica_serves_what_is_committed_at_once(clusters: Clusters) -> None:
+    hour_ms = 3_600_000
+    settings = {
+        "replica.selector.class": RACK_AWARE,
+        "replica.fetch.wait.max.ms": str(hour_ms),
+        "replica.lag.time.max.ms": str(2 * hour_ms),
+        "replica.socket.timeout.ms": str(2 * hour_ms),
+    }
+    with clusters(3, settings, racks=["a", "b", "c"]) as cluster:
+        orders = Replicated(cluster)
+        orders.create()
+        assert int(to_leader(orders, acks=-1).error_code) == raw.NONE
+        until(
+            lambda: all(raw.fetch(cluster, near, TOPIC, 0).records for near in followers(orders)),
+            "their watermarks, though they wait for records",
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ottla.base.ports import Clock, Random
 from ottla.broker.listening import Listening
+from ottla.handlers.nearest_replica import reads_from_followers
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage
 from ottla.net.peer_client import PeerClient
@@ -75,6 +76,7 @@ class Copying:
         )
         self.sessions = ReplicaSessions(
             Surroundings(
+                broker_id=on.broker_id,
                 find=self._find,
                 may_be_member=self.keeper.may_be_member,
                 propose=self.keeper.propose,
@@ -120,6 +122,7 @@ class Copying:
         now_ms = self._on.clock.monotonic_ms()
         self._leader_throttle.set_rate(config.get_optional_int(LEADER_RATE), now_ms)
         self._follower_throttle.set_rate(config.get_optional_int(FOLLOWER_RATE), now_ms)
+        self.sessions.set_eager(reads_from_followers(config))
         self._throttle_topics(image)
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:

@@ -7,6 +7,7 @@ of those in sync that have the offset, in the consumer's rack, and of these the 
 from __future__ import annotations
 
 from ottla.handlers.context import Context
+from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.replication.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -14,10 +15,14 @@ SELECTOR = "replica.selector.class"
 NO_PREFERENCE = -1
 
 
+def reads_from_followers(config: BrokerConfig) -> bool:
+    return config.get_optional_str(SELECTOR) == RACK_AWARE
+
+
 def preferred_replica(context: Context, partition: Partition, rack: str, offset: int) -> int:
     """Another broker that the consumer should ask; -1 if it may go on asking here."""
     services = context.services
-    if not partition.is_leader or services.config.get_optional_str(SELECTOR) != RACK_AWARE:
+    if not partition.is_leader or not reads_from_followers(services.config):
         return NO_PREFERENCE
     brokers = services.image.brokers
     own = brokers.get(services.broker_id)

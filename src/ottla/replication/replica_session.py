@@ -44,6 +44,7 @@ class Surroundings(NamedTuple):
     """What a session asks of the broker: `find` gives a partition or the error code that is
     owed."""
 
+    broker_id: int
     find: Callable[[uuid.UUID, int], Partition | int]
     may_be_member: MayBeMember
     propose: Callable[[Partition, InSyncProposal], None]
@@ -243,6 +244,8 @@ class ReplicaSession(Pulse):
                 is_urgent = True
             elif fetched.error_code != NONE or fetched.diverging_epoch is not None:
                 is_urgent = True
+            elif self.is_eager:
+                is_urgent = True  # its own request may have moved the watermark
         return told, is_urgent
 
     def put_back(self, told: Told) -> None:
@@ -308,9 +311,11 @@ class ReplicaSession(Pulse):
         return throttle.wait_ms(self.fetched_ms) == 0
 
     def _is_throttled(self, partition: Partition) -> bool:
-        """Who is in sync is never held back."""
-        return self.replica_id not in partition.in_sync and self._surroundings.throttle.applies(
-            partition.topic, partition.partition, self.replica_id
+        """Who is in sync is never held back. The setting lists who sends, as in Kafka, and not to
+        whom."""
+        surroundings = self._surroundings
+        return self.replica_id not in partition.in_sync and surroundings.throttle.applies(
+            partition.topic, partition.partition, surroundings.broker_id
         )
 
     def _tell(

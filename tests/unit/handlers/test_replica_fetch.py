@@ -58,6 +58,7 @@ class Setting:
             image=MetadataImage(brokers={one: a_broker(one) for one in (1, 2, 3)}),
             replica_sessions=ReplicaSessions(
                 Surroundings(
+                    broker_id=1,
                     find=lambda topic_id, index: self.leader.partition,
                     may_be_member=lambda broker, epoch: True,
                     propose=lambda partition, proposal: None,

@@ -75,6 +75,7 @@ class Broker:
         self.asked: Asked | None = None
         self.leader = -1
         surroundings = Surroundings(
+            broker_id=self.broker_id,
             find=lambda topic_id, index: partition if topic_id == TOPIC_ID else 3,
             may_be_member=self.island.may_be_member,
             propose=lambda _, proposal: self.island.propose(self, proposal),

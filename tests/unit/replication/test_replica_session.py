@@ -41,6 +41,7 @@ class Setting:
         self.ids = 0
         self.sessions = ReplicaSessions(
             Surroundings(
+                broker_id=1,
                 find=self._find,
                 may_be_member=lambda broker, epoch: True,
                 propose=lambda partition, proposal: self.proposals.append(proposal),
@@ -198,6 +199,20 @@ def test_it_wakes_followers_that_others_read_from(setting: Setting) -> None:
     setting.park(session)
     setting.begin({0: (1, EPOCH)}, replica=3)
     assert setting.woken == 1
+
+
+def test_who_moves_the_watermark_by_its_own_request_is_told_at_once(setting: Setting) -> None:
+    setting.sessions.set_eager(True)
+    setting.leaders[0].assume(assigned(1, EPOCH, 1, in_sync=(1, 2)))
+    setting.leaders[0].produce()
+    session = setting.begin({0: (0, -1)})
+    setting.tell(session)
+    setting.next(session, {0: (1, EPOCH)})
+    assert [one.high_watermark for one in setting.tell(session)] == [1]
+    assert setting.is_urgent
+    setting.next(session, {})
+    assert setting.tell(session) == []
+    assert not setting.is_urgent
 
 
 def test_what_was_not_worth_an_answer_is_told_with_the_next(setting: Setting) -> None:
@@ -363,7 +378,7 @@ def test_a_throttled_follower_gets_its_bytes_later(setting: Setting) -> None:
     leader = setting.leaders[0]
     leader.assume(assigned(1, EPOCH, 1, in_sync=(1, 3)))
     setting.throttle.set_rate(100, now_ms=0)
-    setting.throttle.set_replicas({"topic": ["0:2"]})
+    setting.throttle.set_replicas({"topic": ["0:1"]})
     leader.produce(2)
     session = setting.begin({0: (0, -1)})
     assert sizes(setting.tell(session))[0] > 100  # one answer may overdraw
@@ -373,6 +388,18 @@ def test_a_throttled_follower_gets_its_bytes_later(setting: Setting) -> None:
     assert not setting.is_urgent
     setting.next(session, {}, now_ms=10_000)
     assert sizes(setting.tell(session))[0] > 0
+
+
+def test_the_throttled_replicas_of_a_leader_are_those_that_send(setting: Setting) -> None:
+    leader = setting.leaders[0]
+    leader.assume(assigned(1, EPOCH, 1, in_sync=(1, 3)))
+    setting.throttle.set_rate(1, now_ms=0)
+    setting.throttle.set_replicas({"topic": ["0:2", "1:1"]})
+    session = setting.begin({0: (0, -1)})
+    for offset in range(3):
+        leader.produce()
+        setting.next(session, {0: (offset, EPOCH if offset else -1)})
+        assert sizes(setting.tell(session))[0] > 0
 
 
 def test_who_is_in_sync_is_not_throttled(setting: Setting) -> None:

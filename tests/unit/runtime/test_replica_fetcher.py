@@ -80,6 +80,7 @@ class Setting:
                 replica.assume(assigned(1, 5))
         self.sessions = ReplicaSessions(
             Surroundings(
+                broker_id=1,
                 find=lambda topic_id, index: self.leaders[index].partition,
                 may_be_member=lambda broker, epoch: True,
                 propose=lambda partition, proposal: None,
