@@ -50,6 +50,8 @@ T = TypeVar("T")
 EARLIEST = "earliest"
 LATEST = "latest"
 NOBODY = -1
+PATIENCE_S = 1.0
+"""With a partition whose offsets are not known at the moment, where that is shown."""
 OffsetQuery = str | int
 """EARLIEST, LATEST, or a timestamp in milliseconds."""
 
@@ -174,22 +176,28 @@ class Connection:
     # ------------------------------------------------------------------------------ offsets
 
     def offsets(
-        self, queries: Mapping[TopicPartition, OffsetQuery], *, committed: bool = True
+        self,
+        queries: Mapping[TopicPartition, OffsetQuery],
+        *,
+        committed: bool = True,
+        patience_s: float | None = None,
     ) -> dict[TopicPartition, FoundOffset | None]:
-        """None where no record is that young. Only for partitions that have a leader."""
+        """None where no record is that young. Only for partitions that have a leader. With
+        `patience_s`, those whose leaders cannot tell for that long are left out."""
         wanted = {partition: _timestamp_of(query) for partition, query in queries.items()}
         if not wanted:
             return {}
         found = self._ask(
             f"offsets of {_some(wanted)}",
-            lambda: self._admin.list_offsets(wanted, committed=committed),
+            lambda: self._admin.list_offsets(wanted, committed=committed, patience_s=patience_s),
         )
         return {partition: _found(one) for partition, one in found.items()}
 
     def offsets_of_living(
         self, queries: Mapping[TopicPartition, OffsetQuery], *, committed: bool = True
     ) -> dict[TopicPartition, FoundOffset | None]:
-        """As `offsets`, but without the partitions of leaders that do not answer.
+        """As `offsets`, but without the partitions of leaders that do not answer, or cannot tell:
+        a new one knows no watermark before the others in sync have fetched.
 
         For what is shown: people look at a topic just when a broker is away, and want to see the
         rest. A line says of each such broker that it is silent; it is not asked again."""
@@ -202,7 +210,7 @@ class Connection:
             if leader in self.silent:
                 continue
             try:
-                found |= self.offsets(wanted, committed=committed)
+                found |= self.offsets(wanted, committed=committed, patience_s=PATIENCE_S)
             except NoAnswer:
                 self.silent.add(leader)
                 self._tell_of(leader)
@@ -341,6 +349,7 @@ def _place_of(topic: TopicDescription) -> TopicPlace:
             PartitionPlace(
                 partition=partition.partition,
                 leader=partition.leader,
+                leader_epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
                 replicas=list(partition.replicas),
                 in_sync=list(partition.in_sync),
             )

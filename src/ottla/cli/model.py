@@ -33,10 +33,12 @@ class TopicSummary:
 
 @dataclass(slots=True)
 class PartitionPlace:
-    """Where one partition lives; `leader` is None while it has none."""
+    """Where one partition lives; `leader` is None while it has none, `leader_epoch` where the
+    brokers are too old to tell."""
 
     partition: int
     leader: int | None
+    leader_epoch: int | None
     replicas: list[int]
     in_sync: list[int]
 

@@ -80,7 +80,7 @@ def _partition(topic: str, place: PartitionPlace, known: Known) -> dict[str, Any
     return {
         "partition": place.partition,
         "leader": place.leader,
-        "leader_epoch": None if last is None else last.leader_epoch,
+        "leader_epoch": place.leader_epoch,
         "replicas": place.replicas,
         "in_sync": place.in_sync,
         "earliest_offset": None if first is None else first.offset,

@@ -141,9 +141,12 @@ class AdminBase:
         fields_of: Callable[[Mapping[TopicPartition, Any]], Any],
         results_of: Callable[[Any], dict[TopicPartition, PartitionResult]],
         what: str,
+        patience_s: float | None = None,
     ) -> dict[TopicPartition, Any]:
-        """The value of each partition, from its leader; raises the first error that stays."""
+        """The value of each partition, from its leader; raises the first error that stays. With
+        `patience_s`, a partition whose error may pass, or that has no leader, is left out then."""
         core, deadline_ms = self._core, self._deadline_ms()
+        patient_until_ms = None if patience_s is None else core.now_ms + patience_s * 1000
         found: dict[TopicPartition, Any] = {}
         left = dict(wanted)
         while left:
@@ -161,6 +164,8 @@ class AdminBase:
                         refused = (place, code, message)
                     else:
                         raise error_for(code, f"{what} of {place[0]}-{place[1]}", message)
+            if patient_until_ms is not None and core.now_ms >= patient_until_ms:
+                break
             if left:
                 await self._before_next(refused, deadline_ms, what)
         return found

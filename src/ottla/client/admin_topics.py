@@ -117,9 +117,15 @@ class AdminTopics(AdminBase):
         raise_for(one.error_code, f"topic {topic}", one.error_message)
 
     async def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, committed: bool = False
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        committed: bool = False,
+        patience_s: float | None = None,
     ) -> dict[TopicPartition, FoundOffset | None]:
-        """By timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP; None where no record is so young."""
+        """By timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP; None where no record is so young.
+
+        With `patience_s`, partitions whose leaders cannot tell for that long are left out."""
 
         def fields_of(some: Mapping[TopicPartition, int]) -> Fields:
             topics: dict[str, list[Fields]] = {}
@@ -151,7 +157,9 @@ class AdminTopics(AdminBase):
                 for one in topic.partitions
             }
 
-        return await self._ask_leaders(LIST_OFFSETS, wanted, fields_of, results_of, "offsets")
+        return await self._ask_leaders(
+            LIST_OFFSETS, wanted, fields_of, results_of, "offsets", patience_s
+        )
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]

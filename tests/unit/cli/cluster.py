@@ -50,7 +50,7 @@ class PlayedCluster:
                 "id",
                 internal=False,
                 partitions=[
-                    PartitionPlace(one[1], None if one in self.leaderless else 1, [1], [1])
+                    PartitionPlace(one[1], None if one in self.leaderless else 1, 0, [1], [1])
                     for one in sorted(self.held)
                     if one[0] == name
                 ],

@@ -24,9 +24,9 @@ PLACES = [
         "id",
         False,
         [
-            PartitionPlace(0, 1, [1, 2], [1]),
-            PartitionPlace(1, 2, [2, 1], [2]),
-            PartitionPlace(2, None, [1], []),
+            PartitionPlace(0, 1, 0, [1, 2], [1]),
+            PartitionPlace(1, 2, 0, [2, 1], [2]),
+            PartitionPlace(2, None, 0, [1], []),
         ],
     )
 ]
