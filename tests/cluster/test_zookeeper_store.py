@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.ids import NO_BROKER
 from ottla.metadata import paths
 from ottla.metadata.changes import image_from_snapshot
+from ottla.metadata.nodes import DamagedNode
 from ottla.metadata.store import (
     ABSENT,
     Change,
@@ -379,6 +381,26 @@ def test_one_controller_at_a_time(zookeeper: ZooKeeper) -> None:
     assert first.campaign(1) is None
     image = image_from_snapshot(first.load())
     assert (image.controller_id, image.controller_epoch) == (2, 2)
+
+
+def test_an_unreadable_controller_is_somebody_and_hides_nobody(
+    zookeeper: ZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = zookeeper.store(), zookeeper.store()
+    first.register(1, registration(1))
+    assert first.campaign(1) is not None
+    zookeeper.client.set(paths.CONTROLLER, b"{")
+    for _ in range(3):
+        assert second.liveness() == Liveness(frozenset({1}), NO_BROKER)
+    assert second.campaign(2) is None
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == [
+        f"node {paths.CONTROLLER} is damaged: it is not JSON"
+    ]
+    first.resign(1)
+    zookeeper.client.set(paths.CONTROLLER_EPOCH, b"one")
+    with pytest.raises(DamagedNode, match="controller_epoch is damaged"):
+        second.campaign(2)
+    assert second.liveness().controller is None
 
 
 def test_only_the_owner_says_goodbye(zookeeper: ZooKeeper) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import StorageError
+from ottla.base.errors import OttlaError, StorageError
 from ottla.base.ids import NO_BROKER
 from ottla.base.ports import Clock, Random, Timer, Timers
 from ottla.metadata.configs.broker_config import BrokerConfig
@@ -78,6 +78,7 @@ class DutyRunner:
         self._conflicts = 0
         self._preferred_due = False
         self._pruned_at = 0
+        self._complaints: set[str] = set()
         self._liveness_timer: Timer | None = None
         self._preferred_timer: Timer | None = None
 
@@ -142,9 +143,13 @@ class DutyRunner:
     def _on_liveness(self, outcome: Deferred[Liveness]) -> None:
         self._is_asking = False
         self._schedule_liveness()
-        if isinstance(outcome.error(), StoreUnavailable | StorageError):
+        try:
+            liveness = outcome.result()
+        except (StoreUnavailable, StorageError):
             return  # the store tells when it is back, and the timer runs
-        liveness = outcome.result()
+        except OttlaError as failure:
+            self._complain("who lives is not known", failure)
+            return
         if self._duties is not None:
             self._duties.on_liveness(liveness.brokers)
         if self._may_campaign and self._is_vacant(liveness):
@@ -160,11 +165,12 @@ class DutyRunner:
         return liveness.controller == self._broker_id and not self.is_controller
 
     def _on_campaigned(self, outcome: Deferred[Change | None]) -> None:
-        error = outcome.error()
-        if error is None or isinstance(error, VersionConflict):
-            return  # it is in the image, or somebody else was faster
-        if not isinstance(error, StoreUnavailable | StorageError):
+        try:
             outcome.result()
+        except (VersionConflict, StoreUnavailable, StorageError):
+            return  # somebody else was faster, or it is tried again when the store is back
+        except OttlaError as failure:
+            self._complain("this broker cannot become the controller", failure)
 
     def _schedule_liveness(self) -> None:
         if self._liveness_timer is not None:
@@ -195,22 +201,31 @@ class DutyRunner:
     def _on_committed(
         self, duties: Duties, decision: Decision[Done], outcome: Deferred[Change]
     ) -> None:
-        error = outcome.error()
-        if error is None:
-            self._conflicts = 0
-            duties.on_committed(decision.response)
-            self._tell(decision.response)
-            self._again()
-        elif isinstance(error, VersionConflict):
+        try:
+            outcome.result()
+        except VersionConflict:
             # Who was thought dead may be back: liveness is as old as the image.
             self._conflicts += 1
             self.ask_liveness()
             self._lane.run(self._store.refresh).when_done(lambda _: self._again_soon())
-        elif isinstance(error, StoreUnavailable | StorageError):
-            log.warning("the controller's duties have to wait: %s", error)
+        except OttlaError as failure:
+            # Also what nobody expects: a controller that stands still is worse than any of it.
+            self._complain("the controller's duties have to wait", failure)
+            self._conflicts = 0
             self._again_soon()
         else:
-            outcome.result()
+            self._conflicts = 0
+            self._complaints.clear()
+            duties.on_committed(decision.response)
+            self._tell(decision.response)
+            self._again()
+
+    def _complain(self, what: str, failure: OttlaError) -> None:
+        """Once for each reason: all of it is tried again soon."""
+        complaint = f"{what}: {failure}"
+        if complaint not in self._complaints:
+            self._complaints.add(complaint)
+            log.warning("%s", complaint)
 
     def _again_soon(self) -> None:
         if self._conflicts == 1:
@@ -271,6 +286,9 @@ class DutyRunner:
             self._lane.run(self._store.prune_changes).when_done(self._on_pruned)
 
     def _on_pruned(self, outcome: Deferred[None]) -> None:
-        if isinstance(outcome.error(), StoreUnavailable | StorageError | VersionConflict):
+        try:
+            outcome.result()
+        except (VersionConflict, StoreUnavailable, StorageError):
             return  # there will be more changes, and another try
-        outcome.result()
+        except OttlaError as failure:
+            self._complain("old changes stay in the store", failure)

@@ -3,7 +3,7 @@
 A conflict says that one of many does not fit any more. Then the image is brought up to date and
 each is decided alone, so that one partition does not hold up the others. Never fails: what went
 wrong is an outcome. REFUSED means that nothing of the proposal is in the store, nor will be;
-UNKNOWN that the store did not answer.
+UNKNOWN that the store did not answer, or with something nobody expects.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import StorageError
+from ottla.base.errors import OttlaError
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.in_sync import decide_in_sync_changes
 from ottla.metadata.partition_writes import PARTITIONS_MAX
-from ottla.metadata.store import Change, MetadataStore, StoreUnavailable, VersionConflict
+from ottla.metadata.store import Change, MetadataStore, VersionConflict
 from ottla.metadata.topic_settings import TopicSettings
 from ottla.replication.effects import InSyncProposal, Outcome
 from ottla.runtime.store_lane import StoreLane
@@ -136,7 +136,8 @@ class InSyncWriter:
         except VersionConflict:
             self._lane.run(self._store.refresh).when_done(lambda _: self._again(batch))
             return
-        except (StoreUnavailable, StorageError) as failure:
+        except OttlaError as failure:
+            # Whatever it is: who waits for this one has to go on, and so have all that come later.
             log.warning("%d in-sync sets could not be written: %s", len(batch), failure)
             told = Outcome.UNKNOWN
         else:

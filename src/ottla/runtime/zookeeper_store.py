@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from ottla.base.ids import NO_BROKER
 from ottla.base.ports import Clock
 from ottla.metadata import nodes, paths
 from ottla.metadata.configs.zookeeper import ZooKeeperSettings
@@ -61,6 +62,7 @@ class ZooKeeperStore:
         self._on_liveness_changed: Callable[[], None] = _nobody
         self._on_session_lost: Callable[[], None] = _nobody
         self._complaint = ""
+        self._damage = ""
         self._connection = ZooKeeperConnection(
             settings, on_connected=self._connected, on_session_lost=self._session_lost
         )
@@ -100,11 +102,21 @@ class ZooKeeperStore:
 
     def liveness(self) -> Liveness:
         names = self._connection.children(BROKER_IDS) or []
+        brokers = frozenset(int(name) for name in names if name.isdecimal())
+        return Liveness(brokers, self._controller())
+
+    def _controller(self) -> int | None:
         read = self._connection.read(paths.CONTROLLER)
-        controller = None
-        if read is not None and read.content is not None:
-            controller = nodes.read_controller(paths.CONTROLLER, read.content)
-        return Liveness(frozenset(int(name) for name in names if name.isdecimal()), controller)
+        if read is None or read.content is None:
+            return None
+        try:
+            return nodes.read_controller(paths.CONTROLLER, read.content)
+        except nodes.DamagedNode as damage:
+            # Somebody is it, and who of the brokers lives is known all the same.
+            if str(damage) != self._damage:
+                self._damage = str(damage)
+                log.error("%s", damage)
+            return NO_BROKER
 
     def refresh(self) -> None:
         self._connection.sync()

@@ -14,10 +14,17 @@ import pytest
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError
-from ottla.metadata import paths
+from ottla.metadata import nodes, paths
 from ottla.metadata.controller import TopicSelection, decide_delete_topics
 from ottla.metadata.image import MetadataImage, PartitionState
-from ottla.metadata.store import Change, Operation, StoreUnavailable, Write
+from ottla.metadata.store import (
+    Change,
+    ChangeTooLarge,
+    Operation,
+    StoreRefused,
+    StoreUnavailable,
+    Write,
+)
 from ottla.metadata.topic_settings import TopicSettings
 from ottla.replication.effects import InSyncProposal, Outcome
 from ottla.runtime.in_sync_writer import InSyncWriter
@@ -249,9 +256,18 @@ def test_a_setting_that_changes_meanwhile_is_looked_at_again() -> None:
 CONFIGS = b'{"version":1,"config":{"min.insync.replicas":"1"}}'
 
 
-def test_a_store_that_does_not_answer_leaves_it_open() -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [
+        StoreUnavailable("away"),
+        StoreRefused("ZooKeeper lets this broker not change /brokers/topics/t/partitions/0/state"),
+        ChangeTooLarge("1000001 bytes in one commit"),
+        nodes.DamagedNode("/changes/change-1", "it is not JSON"),
+    ],
+)
+def test_a_store_that_does_not_answer_or_not_well_leaves_it_open(failure: OttlaError) -> None:
     leader = Leader()
-    leader.failure = StoreUnavailable("away")
+    leader.failure = failure
     assert outcomes(leader, leader.propose(0, 1)) == [UNKNOWN]
     leader.failure = None
     assert outcomes(leader, leader.propose(0, 1)) == [STORED]
