@@ -18,6 +18,7 @@ from ottla.runtime.timers import LoopTimers
 # The loop accepts between other work, so it is behind more often than a thread that does nothing
 # else: with Kafka's 50, a burst of 1,000 connections stalled for a second, five times.
 BACKLOG_MIN = 1024
+UNLIMITED = 2**31 - 1
 
 
 class Listening:
@@ -55,12 +56,23 @@ class Listening:
         )
         for spec in self._listeners.listening:
             acceptor = Acceptor(
-                name=spec.name, loop=loop, timers=timers, processor=self.processor, limits=limits
+                name=spec.name,
+                loop=loop,
+                timers=timers,
+                processor=self.processor,
+                limits=self._among_brokers(limits) if self._is_for_brokers(spec) else limits,
             )
             port = self._bind_one(acceptor, spec)
             self._acceptors.append(acceptor)
             self.bound.append((spec.host, port))
             self._advertise(spec, port)
+
+    def _is_for_brokers(self, spec: ListenerSpec) -> bool:
+        return spec.name == self.inter_broker_name and len(self._listeners.listening) > 1
+
+    def _among_brokers(self, limits: ConnectionLimits) -> ConnectionLimits:
+        """However many clients there are, from wherever: replication gets through, as in Kafka."""
+        return ConnectionLimits(lambda: UNLIMITED, lambda _: UNLIMITED, limits.per_second_max)
 
     def _bind_one(self, acceptor: Acceptor, spec: ListenerSpec) -> int:
         backlog = max(self._config().get_int("socket.listen.backlog.size"), BACKLOG_MIN)

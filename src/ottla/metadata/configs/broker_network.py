@@ -77,7 +77,8 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         at_least(0),
         about=(
             "Connections that may be open at once; past it, none is accepted until one closes. "
-            "Kafka sets no bound here."
+            "Brokers get in all the same, if they have a listener of their own. Kafka sets no "
+            "bound here."
         ),
         mode=CLUSTER_WIDE,
     ),
@@ -87,8 +88,8 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         at_least(0),
         about=(
             "Connections that may be open at once from one address; past it, new ones are "
-            "closed. Less than max.connections, so that one address cannot take them all. Kafka "
-            "sets no bound here."
+            "closed. Less than max.connections, so that one address cannot take them all. Not for "
+            "brokers, if they have a listener of their own. Kafka sets no bound here."
         ),
         mode=CLUSTER_WIDE,
     ),

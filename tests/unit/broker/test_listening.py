@@ -1,0 +1,63 @@
+"""Goal: no number of clients keeps the other brokers out, where those have a listener of their own.
+Method: real sockets at the ports of a `Listening` that accepts two connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from ottla.broker.listening import Listening
+from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.runtime.clocks import SystemClock
+from ottla.runtime.handler_pool import HandlerPool
+from ottla.runtime.timers import LoopTimers
+
+TWO = {
+    "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+    "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+    "inter.broker.listener.name": "BROKERS",
+}
+ONE = {"listeners": "PLAINTEXT://127.0.0.1:0"}
+
+
+async def refused(settings: dict[str, str]) -> list[bool]:
+    """For each port, whether a connection is closed at once where two of clients are open."""
+    loop = asyncio.get_running_loop()
+    config = BrokerConfig(settings)
+    listening = Listening(lambda: config)
+    timers = LoopTimers(loop, SystemClock())
+    listening.bind(loop, cast(HandlerPool, None), timers)
+    listening.start()
+    writers = []
+    closed = []
+    try:
+        (_, of_clients), *_ = listening.bound
+        for count in range(1, 3):
+            writers.append((await asyncio.open_connection("127.0.0.1", of_clients))[1])
+            while listening.processor.count() < count:
+                await asyncio.sleep(0.001)
+        for _, port in listening.bound:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+            while not reader.at_eof() and listening.processor.count() == 2:
+                await asyncio.sleep(0.001)
+            closed.append(reader.at_eof())
+    finally:
+        for writer in writers:
+            writer.close()
+        listening.close()
+        timers.close()
+    return closed
+
+
+@pytest.mark.parametrize("limit", ["max.connections", "max.connections.per.ip"])
+def test_brokers_get_through_on_a_listener_of_their_own(limit: str) -> None:
+    assert asyncio.run(refused({**TWO, limit: "2"})) == [True, False]
+
+
+@pytest.mark.parametrize("limit", ["max.connections", "max.connections.per.ip"])
+def test_one_listener_for_all_has_one_limit_for_all(limit: str) -> None:
+    assert asyncio.run(refused({**ONE, limit: "2"})) == [True]
