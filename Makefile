@@ -76,7 +76,7 @@ test: test-setup ## Lint, then every test
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --ignore tests/tidy $(ARGS)
 
 unit: $(VENV)/test.stamp ## Only the tests that start no process
-	@$(BIN)/python -m pytest tests/tidy tests/unit tests/stories tests/property $(ARGS)
+	@$(BIN)/python -m pytest tests/tidy tests/unit tests/property $(ARGS)
 
 compat: test-setup ## Only the stock clients and tools (OTTLA_COMPAT_BOOTSTRAP=host:port judges another broker)
 	@$(BIN)/python -m pytest tests/compat $(ARGS)

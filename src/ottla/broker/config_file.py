@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.base.errors import ConfigError
+from ottla.metadata.configs import replica_selectors
 from ottla.metadata.configs.broker_config import BrokerConfig, check_together
 from ottla.metadata.configs.definitions import BROKER, find_broker_definition
 from ottla.metadata.configs.listeners import is_loopback, parse_listeners
@@ -126,6 +127,8 @@ def _warnings_of_names(properties: Mapping[str, str]) -> Iterator[str]:
                 yield f"{name} is no setting of the broker and is ignored{_nearest(name)}"
         elif definition.documentation == JAVA and text.strip():
             yield f"{name} is set, but it has no effect: Ottla runs no Java classes"
+        elif name == replica_selectors.SELECTOR and text.strip() not in replica_selectors.KNOWN:
+            yield f"{name} {text.strip()} is not known here: consumers read from leaders"
 
 
 def _nearest(name: str) -> str:

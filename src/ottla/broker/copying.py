@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ottla.base.ports import Clock, Random
 from ottla.broker.listening import Listening
-from ottla.handlers.nearest_replica import reads_from_followers
 from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.configs.replica_selectors import reads_from_followers
 from ottla.metadata.image import MetadataImage
 from ottla.net.peer_client import PeerClient
 from ottla.protocol.error_codes import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID

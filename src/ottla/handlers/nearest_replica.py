@@ -7,16 +7,10 @@ of those in sync that have the offset, in the consumer's rack, and of these the 
 from __future__ import annotations
 
 from ottla.handlers.context import Context
-from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.configs.replica_selectors import reads_from_followers
 from ottla.replication.partition import Partition
 
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-SELECTOR = "replica.selector.class"
 NO_PREFERENCE = -1
-
-
-def reads_from_followers(config: BrokerConfig) -> bool:
-    return config.get_optional_str(SELECTOR) == RACK_AWARE
 
 
 def preferred_replica(context: Context, partition: Partition, rack: str, offset: int) -> int:

@@ -103,6 +103,15 @@ def test_a_stock_file_of_kafka_is_taken_without_a_word() -> None:
     assert load_broker_config(None, overrides).warnings == []
 
 
+def test_only_a_replica_selector_that_is_not_known_is_told() -> None:
+    name, package = "replica.selector.class", "org.apache.kafka.common.replica"
+    for known in (f"{package}.RackAwareReplicaSelector", f"{package}.LeaderSelector", ""):
+        assert load_broker_config(None, [f"{name}={known}"]).warnings == []
+    assert load_broker_config(None, [f"{name}=a.B"]).warnings == [
+        f"{name} a.B is not known here: consumers read from leaders"
+    ]
+
+
 def test_a_plug_in_that_does_not_run_is_told() -> None:
     assert load_broker_config(None, ["create.topic.policy.class.name=a.B"]).warnings == [
         "create.topic.policy.class.name is set, but it has no effect: Ottla runs no Java classes"

@@ -11,7 +11,7 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.base.limits import FETCH_WAIT_MS_MAX
 from ottla.handlers import api_01_fetch
-from ottla.handlers.nearest_replica import RACK_AWARE
+from ottla.metadata.configs.replica_selectors import RACK_AWARE
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
     NOT_LEADER_OR_FOLLOWER,

@@ -15,7 +15,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import KRAFT, REPLICATION
+from ottla.metadata.configs.reasons import ANY_BROKER, AT_ONCE, KRAFT, LOG_DIRS, ONE_FETCHER
 from ottla.metadata.configs.validators import Items, at_least
 from ottla.metadata.configs.values import LONG_MAX
 
@@ -74,21 +74,77 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         ),
         mode=CLUSTER_WIDE,
     ),
+    integer(
+        "replica.fetch.backoff.ms",
+        1000,
+        at_least(0),
+        about="How long a follower waits after an error before it asks for a partition again.",
+    ),
+    integer(
+        "replica.fetch.max.bytes",
+        1_048_576,
+        at_least(0),
+        about="What a follower takes of one partition at once; a larger batch is taken whole.",
+    ),
+    integer(
+        "replica.fetch.min.bytes",
+        1,
+        about=(
+            "What a follower asks to wait for. Leaders answer all the same as soon as there is "
+            "anything."
+        ),
+    ),
+    integer(
+        "replica.fetch.response.max.bytes",
+        10_485_760,
+        at_least(0),
+        about="What a follower takes of all partitions of one leader at once.",
+    ),
+    integer(
+        "replica.fetch.wait.max.ms",
+        500,
+        about=(
+            "How long a leader that has nothing new may keep a follower waiting. Less than "
+            "replica.lag.time.max.ms."
+        ),
+    ),
+    long(
+        "replica.lag.time.max.ms",
+        30_000,
+        about=(
+            "A follower that did not reach the end of the leader's log for so long leaves the "
+            "in-sync set; writes with acks=all do not wait for it any more."
+        ),
+    ),
+    integer(
+        "replica.socket.receive.buffer.bytes",
+        65_536,
+        about=(
+            "Size of the receive buffer of connections to other brokers; if it is not set, the "
+            "operating system finds one."
+        ),
+    ),
+    integer(
+        "replica.socket.timeout.ms",
+        30_000,
+        about="How long another broker may take to answer; after that its connection is closed.",
+    ),
     *without_effect(
-        REPLICATION,
+        ANY_BROKER,
         integer("controller.socket.timeout.ms", 30_000),
-        integer("num.replica.alter.log.dirs.threads", None),
-        integer("num.replica.fetchers", 1, at_least(1), mode=CLUSTER_WIDE),
-        integer("replica.fetch.backoff.ms", 1000, at_least(0)),
-        integer("replica.fetch.max.bytes", 1_048_576, at_least(0)),
-        integer("replica.fetch.min.bytes", 1),
-        integer("replica.fetch.response.max.bytes", 10_485_760, at_least(0)),
-        integer("replica.fetch.wait.max.ms", 500),
-        long("replica.lag.time.max.ms", 30_000),
-        integer("replica.socket.receive.buffer.bytes", 65_536),
-        integer("replica.socket.timeout.ms", 30_000),
         integer("request.timeout.ms", 30_000),
+    ),
+    *without_effect(
+        AT_ONCE,
         long("unclean.leader.election.interval.ms", 300_000, at_least(1), hidden=True),
+    ),
+    *without_effect(
+        LOG_DIRS,
+        integer("num.replica.alter.log.dirs.threads", None),
+    ),
+    *without_effect(
+        ONE_FETCHER,
+        integer("num.replica.fetchers", 1, at_least(1), mode=CLUSTER_WIDE),
     ),
     *without_effect(
         KRAFT,

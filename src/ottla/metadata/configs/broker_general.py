@@ -17,7 +17,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import JAVA, METRICS, QUOTAS
+from ottla.metadata.configs.reasons import BUDGET, JAVA, LOG_DIRS, METRICS, QUOTAS
 from ottla.metadata.configs.validators import at_least
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -114,31 +114,48 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
             mode=PER_BROKER,
         ),
-        string("replica.selector.class", None),
         string("security.providers", None),
     ),
+    string(
+        "replica.selector.class",
+        None,
+        about=(
+            "With org.apache.kafka.common.replica.RackAwareReplicaSelector, consumers that tell "
+            "their rack read from a replica in it (KIP-392). No other selector is known; without "
+            "one, they read from leaders."
+        ),
+    ),
+    long(
+        "follower.replication.throttled.rate",
+        None,
+        at_least(0),
+        about=(
+            "Bytes per second that this broker copies of follower.replication.throttled.replicas, "
+            "while it is not in sync."
+        ),
+        mode=CLUSTER_WIDE,
+        hidden=True,
+    ),
+    long(
+        "leader.replication.throttled.rate",
+        None,
+        at_least(0),
+        about=(
+            "Bytes per second that this broker sends of leader.replication.throttled.replicas to "
+            "who is not in sync."
+        ),
+        mode=CLUSTER_WIDE,
+        hidden=True,
+    ),
     *without_effect(
-        QUOTAS,
+        BUDGET,
+        integer("replication.quota.window.num", 11, at_least(1)),
+        integer("replication.quota.window.size.seconds", 1, at_least(1)),
+    ),
+    *without_effect(
+        LOG_DIRS,
         integer("alter.log.dirs.replication.quota.window.num", 11, at_least(1)),
         integer("alter.log.dirs.replication.quota.window.size.seconds", 1, at_least(1)),
-        integer("controller.quota.window.num", 11, at_least(1)),
-        integer("controller.quota.window.size.seconds", 1, at_least(1)),
-        long(
-            "follower.replication.throttled.rate",
-            None,
-            at_least(0),
-            mode=CLUSTER_WIDE,
-            hidden=True,
-        ),
-        long(
-            "leader.replication.throttled.rate",
-            None,
-            at_least(0),
-            mode=CLUSTER_WIDE,
-            hidden=True,
-        ),
-        integer("quota.window.num", 11, at_least(1)),
-        integer("quota.window.size.seconds", 1, at_least(1)),
         long(
             "replica.alter.log.dirs.io.max.bytes.per.second",
             None,
@@ -146,8 +163,13 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             mode=CLUSTER_WIDE,
             hidden=True,
         ),
-        integer("replication.quota.window.num", 11, at_least(1)),
-        integer("replication.quota.window.size.seconds", 1, at_least(1)),
+    ),
+    *without_effect(
+        QUOTAS,
+        integer("controller.quota.window.num", 11, at_least(1)),
+        integer("controller.quota.window.size.seconds", 1, at_least(1)),
+        integer("quota.window.num", 11, at_least(1)),
+        integer("quota.window.size.seconds", 1, at_least(1)),
     ),
     *without_effect(
         METRICS,

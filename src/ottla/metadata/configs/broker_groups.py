@@ -16,30 +16,179 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import GROUPS, SHARE_AND_STREAMS
+from ottla.metadata.configs.reasons import NOT_COMPRESSED, ONE_LOOP, PIECES, SHARE_AND_STREAMS
 from ottla.metadata.configs.validators import Items, OneOf, at_least, between
 from ottla.metadata.configs.values import INT_MAX
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
-    *without_effect(
-        GROUPS,
-        integer("group.consumer.assignment.interval.ms", 1000, at_least(0), mode=CLUSTER_WIDE),
-        items("group.consumer.assignors", ("uniform", "range"), SOME_ITEMS),
-        integer("group.consumer.heartbeat.interval.ms", 5000, at_least(1)),
-        integer("group.consumer.max.assignment.interval.ms", 15_000, at_least(0)),
-        integer("group.consumer.max.heartbeat.interval.ms", 15_000, at_least(1)),
-        integer("group.consumer.max.session.timeout.ms", 60_000, at_least(1)),
-        integer("group.consumer.max.size", INT_MAX, at_least(1)),
-        string(
-            "group.consumer.migration.policy",
-            "bidirectional",
-            OneOf("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL", any_case=True),
+    integer(
+        "group.consumer.assignment.interval.ms",
+        1000,
+        at_least(0),
+        about=(
+            "With group.protocol=consumer: how long a group's partitions stay where they are "
+            "before they are assigned anew. A group may have its own."
         ),
-        integer("group.consumer.min.assignment.interval.ms", 0, at_least(0)),
-        integer("group.consumer.min.heartbeat.interval.ms", 5000, at_least(1)),
-        integer("group.consumer.min.session.timeout.ms", 45_000, at_least(1)),
-        integer("group.consumer.regex.refresh.interval.ms", 600_000, at_least(10_000), hidden=True),
-        integer("group.consumer.session.timeout.ms", 45_000, at_least(1)),
+        mode=CLUSTER_WIDE,
+    ),
+    items(
+        "group.consumer.assignors",
+        ("uniform", "range"),
+        SOME_ITEMS,
+        about=(
+            "The assignors that a consumer may choose from; the first one is for who does not "
+            "choose."
+        ),
+    ),
+    integer(
+        "group.consumer.heartbeat.interval.ms",
+        5000,
+        at_least(1),
+        about=(
+            "How often members of a group with group.protocol=consumer are told to send "
+            "heartbeats. A group may have its own."
+        ),
+    ),
+    integer(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        at_least(0),
+        about="The longest assignment interval that a group may have.",
+    ),
+    integer(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        at_least(1),
+        about="The longest heartbeat interval that a group may have.",
+    ),
+    integer(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        at_least(1),
+        about="The longest session time-out that a group may have.",
+    ),
+    integer(
+        "group.consumer.max.size",
+        INT_MAX,
+        at_least(1),
+        about="Members that one group with group.protocol=consumer may have.",
+    ),
+    string(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        OneOf("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL", any_case=True),
+        about="Whether a group goes over to the other protocol when members of that join it.",
+    ),
+    integer(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        at_least(0),
+        about="The shortest assignment interval that a group may have.",
+    ),
+    integer(
+        "group.consumer.min.heartbeat.interval.ms",
+        5000,
+        at_least(1),
+        about="The shortest heartbeat interval that a group may have.",
+    ),
+    integer(
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        at_least(1),
+        about="The shortest session time-out that a group may have.",
+    ),
+    integer(
+        "group.consumer.regex.refresh.interval.ms",
+        600_000,
+        at_least(10_000),
+        about="How often the topics that a regular expression stands for are looked up anew.",
+        hidden=True,
+    ),
+    integer(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        at_least(1),
+        about=(
+            "A member of a group with group.protocol=consumer that is silent for so long has "
+            "left. A group may have its own."
+        ),
+    ),
+    items(
+        "group.coordinator.rebalance.protocols",
+        ("classic", "consumer", "streams"),
+        Items("consumer", "classic", "share", "streams", empty=False),
+        about=(
+            "The protocols of groups that are served; of them, classic and consumer exist here."
+        ),
+    ),
+    integer(
+        "group.initial.rebalance.delay.ms",
+        0,
+        about="How long a new group waits for more members before its first assignment.",
+    ),
+    integer(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        about="The longest session time-out that a member of a classic group may ask for.",
+    ),
+    integer(
+        "group.max.size",
+        INT_MAX,
+        at_least(1),
+        about="Members that one classic group may have.",
+    ),
+    integer(
+        "group.min.session.timeout.ms",
+        6000,
+        about="The shortest session time-out that a member of a classic group may ask for.",
+    ),
+    integer(
+        "offset.metadata.max.bytes",
+        4096,
+        about="The longest text that may be committed with an offset.",
+    ),
+    integer(
+        "offsets.commit.timeout.ms",
+        5000,
+        at_least(1),
+        about="How long a commit waits until all in-sync replicas have it.",
+    ),
+    long(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        at_least(1),
+        about="How often offsets that expired are looked for.",
+    ),
+    integer(
+        "offsets.retention.minutes",
+        10_080,
+        at_least(1),
+        about="Offsets of a group without members are forgotten after so long.",
+    ),
+    integer(
+        "offsets.topic.num.partitions",
+        50,
+        at_least(1),
+        about="Partitions of `__consumer_offsets` when it is made.",
+    ),
+    short(
+        "offsets.topic.replication.factor",
+        1,
+        at_least(1),
+        about="Replicas of `__consumer_offsets` when it is made.",
+    ),
+    integer(
+        "offsets.topic.segment.bytes",
+        104_857_600,
+        at_least(1),
+        about="`segment.bytes` of `__consumer_offsets` when it is made.",
+    ),
+    *without_effect(
+        NOT_COMPRESSED,
+        integer("offsets.topic.compression.codec", 0),
+    ),
+    *without_effect(
+        ONE_LOOP,
         integer("group.coordinator.append.linger.ms", -1, at_least(-1)),
         integer("group.coordinator.background.threads", 2, at_least(1)),
         integer(
@@ -48,25 +197,35 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             at_least(524_288),
             mode=CLUSTER_WIDE,
         ),
-        items(
-            "group.coordinator.rebalance.protocols",
-            ("classic", "consumer", "streams"),
-            Items("consumer", "classic", "share", "streams", empty=False),
-        ),
         integer("group.coordinator.threads", 4, at_least(1)),
-        integer("group.initial.rebalance.delay.ms", 0),
-        integer("group.max.session.timeout.ms", 1_800_000),
-        integer("group.max.size", INT_MAX, at_least(1)),
-        integer("group.min.session.timeout.ms", 6000),
-        integer("offset.metadata.max.bytes", 4096),
-        integer("offsets.commit.timeout.ms", 5000, at_least(1)),
+    ),
+    *without_effect(
+        PIECES,
         integer("offsets.load.buffer.size", 5_242_880, at_least(1)),
-        long("offsets.retention.check.interval.ms", 600_000, at_least(1)),
-        integer("offsets.retention.minutes", 10_080, at_least(1)),
-        integer("offsets.topic.compression.codec", 0),
-        integer("offsets.topic.num.partitions", 50, at_least(1)),
-        short("offsets.topic.replication.factor", 1, at_least(1)),
-        integer("offsets.topic.segment.bytes", 104_857_600, at_least(1)),
+    ),
+    short(
+        "share.coordinator.state.topic.min.isr",
+        1,
+        at_least(1),
+        about="`min.insync.replicas` of `__share_group_state`, if that is made.",
+    ),
+    integer(
+        "share.coordinator.state.topic.num.partitions",
+        50,
+        at_least(1),
+        about="Partitions of `__share_group_state`, if that is made.",
+    ),
+    short(
+        "share.coordinator.state.topic.replication.factor",
+        1,
+        at_least(1),
+        about="Replicas of `__share_group_state`, if that is made.",
+    ),
+    integer(
+        "share.coordinator.state.topic.segment.bytes",
+        104_857_600,
+        at_least(1),
+        about="`segment.bytes` of `__share_group_state`, if that is made.",
     ),
     *without_effect(
         SHARE_AND_STREAMS,
@@ -126,13 +285,9 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         integer("share.coordinator.load.buffer.size", 5_242_880, at_least(1)),
         integer("share.coordinator.snapshot.update.records.per.snapshot", 500, between(0, 500)),
         integer("share.coordinator.state.topic.compression.codec", 0),
-        short("share.coordinator.state.topic.min.isr", 1, at_least(1)),
-        integer("share.coordinator.state.topic.num.partitions", 50, at_least(1)),
         integer(
             "share.coordinator.state.topic.prune.interval.ms", 300_000, at_least(1), hidden=True
         ),
-        short("share.coordinator.state.topic.replication.factor", 1, at_least(1)),
-        integer("share.coordinator.state.topic.segment.bytes", 104_857_600, at_least(1)),
         integer("share.coordinator.threads", 1, at_least(1)),
         integer("share.coordinator.write.timeout.ms", 5000, at_least(1)),
         integer("share.fetch.purgatory.purge.interval.requests", 1000),

@@ -18,7 +18,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import ONE_CLEANER, REPLICATION
+from ottla.metadata.configs.reasons import AT_ONCE, LOG_DIRS, ONE_CLEANER
 from ottla.metadata.configs.validators import GzipLevel, Items, OneOf, at_least, between
 from ottla.metadata.configs.values import DOUBLE_MAX, LONG_MAX
 
@@ -364,8 +364,11 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         mode=CLUSTER_WIDE,
     ),
     *without_effect(
-        REPLICATION,
+        LOG_DIRS,
         items("cordoned.log.dirs", (), mode=PER_BROKER),
+    ),
+    *without_effect(
+        AT_ONCE,
         long("log.dir.failure.timeout.ms", 30_000, at_least(1)),
     ),
     *without_effect(

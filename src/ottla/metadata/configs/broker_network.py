@@ -15,7 +15,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import KRAFT, ONE_LOOP, REPLICATION
+from ottla.metadata.configs.reasons import KRAFT, ONE_LOOP, PEERS
 from ottla.metadata.configs.validators import OneOf, at_least
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -164,7 +164,7 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         items("early.start.listeners", None),
     ),
     *without_effect(
-        REPLICATION,
+        PEERS,
         long("socket.connection.setup.timeout.max.ms", 30_000),
         long("socket.connection.setup.timeout.ms", 10_000),
     ),

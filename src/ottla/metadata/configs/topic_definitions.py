@@ -15,7 +15,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import QUOTAS, REPLICATION, TIERED
+from ottla.metadata.configs.reasons import TIERED
 from ottla.metadata.configs.validators import (
     GzipLevel,
     Items,
@@ -221,10 +221,23 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         at_least(0),
         about="How long a record of a compacted topic is kept whatever follows it.",
     ),
-    *without_effect(
-        QUOTAS,
-        items("follower.replication.throttled.replicas", (), ThrottledReplicas()),
-        items("leader.replication.throttled.replicas", (), ThrottledReplicas()),
+    items(
+        "follower.replication.throttled.replicas",
+        (),
+        ThrottledReplicas(),
+        about=(
+            "Who copies no faster than follower.replication.throttled.rate while it is not in "
+            "sync: partition:broker, separated by commas, or *."
+        ),
+    ),
+    items(
+        "leader.replication.throttled.replicas",
+        (),
+        ThrottledReplicas(),
+        about=(
+            "Who sends no faster than leader.replication.throttled.rate to others that are not in "
+            "sync: partition:broker, separated by commas, or *."
+        ),
     ),
     *without_effect(
         TIERED,
@@ -234,8 +247,12 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         boolean("remote.log.delete.on.disable", False),
         boolean("remote.storage.enable", False),
     ),
-    *without_effect(
-        REPLICATION,
-        boolean("unclean.leader.election.enable", False),
+    boolean(
+        "unclean.leader.election.enable",
+        False,
+        about=(
+            "Whether a partition without any in-sync replica alive is led by another one, which "
+            "may lose records that were acknowledged; otherwise it waits."
+        ),
     ),
 )
