@@ -95,8 +95,9 @@ format: $(VENV)/test.stamp ## Let ruff put the sources in shape
 # New seeds each time; `make test` takes its own from the sources.
 SEEDS ?= 4000
 CLUSTER_SEEDS ?= 20000
-sim: $(VENV)/test.stamp ## In simulated time: CLUSTER_SEEDS new histories of a cluster, SEEDS of groups and transactions
+sim: $(VENV)/test.stamp ## In simulated time: new histories of a cluster (CLUSTER_SEEDS), groups, transactions (SEEDS); planted bugs
 	@$(BIN)/python -m sim.cluster --seeds $(CLUSTER_SEEDS) --first $$((RANDOM * 32768 + RANDOM))
+	@$(BIN)/python -m sim.cluster --mutants --seeds $(SEEDS)
 	@$(BIN)/python -m sim.groups --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 	@$(BIN)/python -m sim.transactions --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 

@@ -5,12 +5,18 @@ that once failed, and bugs planted in the real machines, which the world has to 
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sim.cluster.__main__ import run_seeds, seeds_until_found
+from sim.cluster.mutants import STORIES
 from sim.cluster.regressions import REGRESSIONS
 from tests.seeds import seed_for
 
+ROOT = Path(__file__).parents[2]
 SEEDS = 1_000
 PARTS = 4
 """So that the workers can share them."""
@@ -44,3 +50,11 @@ def test_what_failed_once_holds(seed: int, *, is_rough: bool) -> None:
 @pytest.mark.parametrize("name", EASY_TO_FIND)
 def test_a_planted_bug_is_found(name: str) -> None:
     assert seeds_until_found(name, 0, SEEDS_TO_FIND_A_BUG) is not None
+
+
+def test_a_planted_bug_that_seeds_hardly_find_fails_its_story() -> None:
+    """In a process of its own: the stories are tests themselves."""
+    command = [sys.executable, "-m", "sim.cluster", "--mutants", *STORIES]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.count(": told by ") == len(STORIES)
