@@ -163,6 +163,23 @@ def test_what_was_there_is_there_again(shell: Shell, zookeeper: ZooKeeper) -> No
     assert shell.complaints() == []
 
 
+def test_a_cluster_that_grows_to_three_asks_for_two_copies(
+    shell: Shell, zookeeper: ZooKeeper
+) -> None:
+    seen = []
+    for brokers in ("1", "3"):
+        shell.up("--brokers", brokers, "--zookeeper", zookeeper.connect)
+        connection = Connection(shell.brokers()[0]["address"], {}, SECONDS_MAX)
+        settings = {one.name: one.value for one in connection.configs("broker", "")}
+        seen.append(settings["min.insync.replicas"])
+        connection.close()
+        shell.run("down")
+        assert shell.process is not None
+        assert shell.process.wait(SECONDS_MAX) == 0
+    assert seen == ["1", "2"]
+    assert "min.insync.replicas is 2 now, it was 1" in shell.said()
+
+
 def test_processes_that_nobody_looks_after_can_be_ended(shell: Shell) -> None:
     shell.up("--brokers", "1")
     state = cluster_control.ask_state(shell.data)

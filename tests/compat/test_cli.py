@@ -60,6 +60,14 @@ def test_creating_twice(ottla: Ottla) -> None:
 
 def test_replicas_by_hand(ottla: Ottla) -> None:
     topic = ottla.new_topic()
+    done = ottla("config", "alter", "--all-brokers", "--config", "log.retention.ms=86400000")
+    assert (done.code, done.out.decode()) == (0, "altered all brokers\n")
+    settings = ottla("config", "describe", "--all-brokers", "-o", "json").document()
+    found = {one["name"]: (one["value"], one["source"]) for one in settings}
+    assert found["log.retention.ms"] == ("86400000", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    done = ottla("config", "alter", "--all-brokers", "--delete-config", "log.retention.ms")
+    assert done.code == 0, done.err
+
     (described,) = ottla("topic", "describe", topic, "-o", "json").document()
     broker = str(described["partitions"][0]["leader"])
     pinned = new_name("cli")

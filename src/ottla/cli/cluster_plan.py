@@ -16,6 +16,7 @@ CLIENT_LISTENER = "PLAINTEXT"
 PEER_LISTENER = "REPLICATION"
 METRICS_PORT_FIRST = 9644
 REPLICAS = 3
+MIN_IN_SYNC = "min.insync.replicas"
 SESSION_TIMEOUT_MS = 9_000
 """As long as brokers of Kafka 4 wait for one that is silent. The setting's own default is that of
 ZooKeeper's days, twice as long: for machines far apart, which these are not."""
@@ -76,11 +77,11 @@ class ClusterPlan:
 
 def replication_defaults(broker_count: int) -> dict[str, str]:
     """Three replicas and two that must have it, as soon as there are enough brokers for that."""
-    replicas = min(REPLICAS, broker_count)
+    replicas = max(1, min(REPLICAS, broker_count))
     in_sync = max(1, replicas - 1) if replicas == REPLICAS else 1
     return {
         "default.replication.factor": str(replicas),
-        "min.insync.replicas": str(in_sync),
+        MIN_IN_SYNC: str(in_sync),
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(in_sync),

@@ -32,9 +32,12 @@ KNOWN_POLL_S = 0.05
 
 
 class Supervisor:
-    def __init__(self, plan: ClusterPlan, zookeeper: OwnZooKeeper | None) -> None:
+    def __init__(
+        self, plan: ClusterPlan, zookeeper: OwnZooKeeper | None, brokers_before: int
+    ) -> None:
         self._plan = plan
         self._zookeeper = zookeeper
+        self._brokers_before = brokers_before
         self._down = asyncio.Event()
         self._is_down = asyncio.Event()
         self._answering: set[asyncio.Task[Any]] = set()
@@ -90,6 +93,7 @@ class Supervisor:
             for broker in self._brokers.values():
                 group.create_task(self._start_one(broker))
         await asyncio.to_thread(wait_until_known, self._plan)
+        await asyncio.to_thread(grow, self._plan, self._brokers_before)
         tell(f"{plural(len(self._brokers), 'broker')} up; Ctrl-C stops the cluster")
 
     async def _start_one(self, broker: BrokerProcess) -> None:
@@ -191,6 +195,14 @@ def wait_until_known(plan: ClusterPlan) -> None:
                 raise Failure(f"broker {broker_id} does not know all the others")
             time.sleep(KNOWN_POLL_S)
             connection.refresh()
+
+
+def grow(plan: ClusterPlan, brokers_before: int) -> None:
+    from ottla.cli.cluster_growth import raise_min_in_sync  # noqa: PLC0415 (as above)
+
+    done = raise_min_in_sync(plan, brokers_before)
+    if done is not None:
+        tell(done)
 
 
 def tell(line: str) -> None:

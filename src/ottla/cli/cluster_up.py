@@ -35,6 +35,7 @@ def up(
         if leftovers(directory):
             raise no_cluster(directory)
         (directory / SOCKET_FILE).unlink(missing_ok=True)
+        brokers_before = len([one for one in directory.glob("broker-*") if one.is_dir()])
         own = OwnZooKeeper(directory / "zookeeper") if zookeeper is None else None
         try:
             for attempt in range(1, ATTEMPTS + 1):
@@ -52,7 +53,7 @@ def up(
                     overrides=overrides,
                 )
                 try:
-                    asyncio.run(_supervise(plan, own))
+                    asyncio.run(_supervise(plan, own, brokers_before))
                     return
                 except Failure as failure:
                     # Somebody was faster at a port that had been free.
@@ -65,10 +66,10 @@ def up(
                 (directory / name).unlink(missing_ok=True)
 
 
-async def _supervise(plan: ClusterPlan, own: OwnZooKeeper | None) -> None:
+async def _supervise(plan: ClusterPlan, own: OwnZooKeeper | None, brokers_before: int) -> None:
     """One failure of several that start together is enough to say."""
     try:
-        await Supervisor(plan, own).run()
+        await Supervisor(plan, own, brokers_before).run()
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
 

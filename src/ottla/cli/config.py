@@ -20,6 +20,9 @@ from ottla.cli.options import (
 from ottla.cli.output import OutputFormat, print_json
 from ottla.cli.tables import print_table
 
+ALL_BROKERS = ""
+"""Their name among the brokers, in Kafka's protocol."""
+
 app = command_group("See and change settings of topics and brokers.")
 
 TopicOption = Annotated[
@@ -30,12 +33,17 @@ BrokerOption = Annotated[
     int | None, typer.Option("--broker", metavar="ID", help="A broker, by its id.")
 ]
 
+AllBrokersOption = Annotated[
+    bool, typer.Option("--all-brokers", help="What is set for all brokers of the cluster.")
+]
+
 
 @app.command()
 def describe(
     *,
     topic: TopicOption = None,
     broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="With settings that have their default value.")
     ] = False,
@@ -50,7 +58,7 @@ def describe(
       ottla config describe --topic orders
       ottla config describe --broker 1 --all --output json
     """
-    kind, name = _target(topic, broker)
+    kind, name = _target(topic, broker, all_brokers)
     settings = [
         setting
         for setting in connect(bootstrap, command_config).configs(kind, name)
@@ -61,7 +69,7 @@ def describe(
     elif settings:
         print_table(["NAME", "VALUE", "SOURCE"], [_row(setting) for setting in settings])
     else:
-        print(f"{kind} {name} has its defaults only (--all shows them)")
+        print(f"{_title(kind, name)}: defaults only (--all shows them)")
 
 
 @app.command()
@@ -69,6 +77,7 @@ def alter(
     *,
     topic: TopicOption = None,
     broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="KEY=VALUE", help="A setting to take; repeatable."),
@@ -88,8 +97,9 @@ def alter(
       ottla config alter --topic orders --config retention.ms=3600000
       ottla config alter --topic orders --delete-config retention.ms
       ottla config alter --broker 1 --config num.io.threads=4
+      ottla config alter --all-brokers --config min.insync.replicas=2
     """
-    kind, name = _target(topic, broker)
+    kind, name = _target(topic, broker, all_brokers)
     changes = parse_pairs(config or [], "--config")
     deletions = delete_config or []
     if not changes and not deletions:
@@ -98,15 +108,21 @@ def alter(
     if output is OutputFormat.json:
         print_json({"kind": kind, "name": name, "set": changes, "deleted": deletions})
     else:
-        print(f"altered {kind} {name}")
+        print(f"altered {_title(kind, name)}")
 
 
-def _target(topic: str | None, broker: int | None) -> tuple[str, str]:
-    if topic is not None and broker is None:
+def _target(topic: str | None, broker: int | None, all_brokers: bool) -> tuple[str, str]:
+    if topic is not None and broker is None and not all_brokers:
         return "topic", topic
-    if broker is not None and topic is None:
+    if broker is not None and topic is None and not all_brokers:
         return "broker", str(broker)
-    raise typer.BadParameter("give one of --topic and --broker")
+    if all_brokers and topic is None and broker is None:
+        return "broker", ALL_BROKERS
+    raise typer.BadParameter("give one of --topic, --broker and --all-brokers")
+
+
+def _title(kind: str, name: str) -> str:
+    return "all brokers" if (kind, name) == ("broker", ALL_BROKERS) else f"{kind} {name}"
 
 
 def _row(setting: Setting) -> list[object]:

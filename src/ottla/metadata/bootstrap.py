@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ottla.metadata import nodes, paths
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.features import FINALIZED
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.store import ABSENT, Node, Operation, StoreRefused, Write
 from ottla.metadata.topic_settings import MIN_IN_SYNC
 
@@ -54,3 +55,15 @@ def decide_shared_settings(present: Mapping[str, Node], config: BrokerConfig) ->
         return []
     shared = {**shared, MIN_IN_SYNC: str(config.get_int(MIN_IN_SYNC))}
     return [Write(path, nodes.configs(shared), ABSENT if node is None else node.version)]
+
+
+def ignored_setting(image: MetadataImage, config: BrokerConfig) -> str | None:
+    """A line for whoever has set min.insync.replicas for a broker whose cluster has another."""
+    shared = image.broker_configs.get("", {}).get(MIN_IN_SYNC)
+    own = str(config.get_int(MIN_IN_SYNC))
+    if shared is None or shared == own or not config.is_set(MIN_IN_SYNC):
+        return None
+    return (
+        f"{MIN_IN_SYNC}={own} of this broker's own settings is not used: it is one number for the "
+        f"cluster, and that is {shared} (ottla config alter --all-brokers changes it)"
+    )

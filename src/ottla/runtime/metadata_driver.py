@@ -20,7 +20,11 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, check
 from ottla.base.ports import Clock, Pool, Random, Timers
 from ottla.metadata import paths
-from ottla.metadata.bootstrap import decide_cluster_id, decide_shared_settings
+from ottla.metadata.bootstrap import (
+    decide_cluster_id,
+    decide_shared_settings,
+    ignored_setting,
+)
 from ottla.metadata.changes import image_from_snapshot
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.decision import Decision
@@ -145,13 +149,17 @@ class MetadataDriver:
         """In the pool."""
         self._found_cluster(known_cluster_id, new_cluster_id)
         self.store.register(self.broker_id, self._registration(True))
-        self.store.campaign(self.broker_id)
-        snapshot = self.store.load()
         try:
+            self.store.campaign(self.broker_id)
             # A broker that starts knows nothing that it could stay with.
-            return snapshot, image_from_snapshot(snapshot)
+            snapshot = self.store.load()
+            image = image_from_snapshot(snapshot)
         except DamagedNode as damage:
             raise StoreRefused(str(damage)) from damage
+        ignored = ignored_setting(image, self._config) if self._is_cluster else None
+        if ignored is not None:
+            log.warning("%s", ignored)
+        return snapshot, image
 
     def _found_cluster(self, known_cluster_id: str | None, new_cluster_id: str) -> None:
         """The first broker gives the cluster its id; data of another cluster are refused."""
