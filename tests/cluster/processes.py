@@ -24,6 +24,7 @@ from kazoo.exceptions import NoNodeError
 from ottla.cli.cluster_control import ask_state, call
 from tests.cluster import raw
 from tests.cluster.waiting import until
+from tests.cluster.zookeeper import RECONNECT
 from tests.compat.nodes import COMPLAINT, OTTLA
 from tests.patience import SECONDS_MAX, SHORT_SESSION_MS
 
@@ -82,7 +83,7 @@ class ProcessCluster:
         self._settings = {**SETTINGS, **(settings or {})}
         self._racks = racks
         self._up: subprocess.Popen[bytes] | None = None
-        self._client = KazooClient(self._zookeeper, timeout=30.0)
+        self._client = KazooClient(self._zookeeper, timeout=30.0, connection_retry=RECONNECT)
         self._away: dict[int, str] = {}
         self.broker_ids = list(range(1, brokers + 1))
         self._ports: dict[int, int] = {}

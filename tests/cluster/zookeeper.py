@@ -22,6 +22,8 @@ from ottla.runtime.zookeeper_store import ZooKeeperStore
 SECONDS_MAX = 120.0
 # Long enough for a process that gets no CPU for a while; tests end sessions, they do not wait.
 SESSION_TIMEOUT_MS = 30_000
+# kazoo's own waits twice as long after each failure, up to an hour.
+RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": 1.0}
 
 
 class ZooKeeper:
@@ -58,7 +60,7 @@ class ZooKeeper:
     def client(self) -> KazooClient:
         """A look from outside, below the chroot."""
         if self._client is None:
-            self._client = KazooClient(self.connect, timeout=30.0)
+            self._client = KazooClient(self.connect, timeout=30.0, connection_retry=RECONNECT)
             self._client.start(60)
         return self._client
 

@@ -30,6 +30,7 @@ class ClusterFigures:
     in_sync_expands: int = 0
     elections: int = 0
     unclean_elections: int = 0
+    copy_lag_max: int = 0
     replica_lag_max: int = 0
 
 
@@ -99,11 +100,16 @@ def families(figures: ClusterFigures) -> Iterator[Any]:
         ),
         (
             "server_replicafetchermanager_maxlag",
-            "Offsets by which the slowest replica of a partition led here is behind.",
-            figures.replica_lag_max,
+            "Offsets by which this broker is behind the watermark of a partition that it follows.",
+            figures.copy_lag_max,
         ),
     ):
         yield GaugeMetricFamily(f"kafka_{name}", text, value=value)
+    yield GaugeMetricFamily(
+        "ottla_replica_lag_max",
+        "Offsets by which the slowest replica of a partition led here is behind, alive or not.",
+        value=figures.replica_lag_max,
+    )
     for name, text, value in (
         ("server_replicamanager_isrshrinks", "In-sync sets made smaller.", figures.in_sync_shrinks),
         ("server_replicamanager_isrexpands", "In-sync sets made larger.", figures.in_sync_expands),

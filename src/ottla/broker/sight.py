@@ -108,13 +108,14 @@ class Sight:
         writer, elected = parts.in_sync_writer, parts.metadata.duties.stats
         shrinks, expands = writer.shrinks, writer.expands
         elections, unclean = elected.elections, elected.unclean_elections
+        own_lag = parts.copying.fetchers.lag_max()
         lag = max((partition.lag_max() for partition, _ in parts.replicas.online()), default=0)
 
         def count() -> ClusterFigures:
             figures = cluster_figures.count(image, broker_id, settings)
             figures.in_sync_shrinks, figures.in_sync_expands = shrinks, expands
             figures.elections, figures.unclean_elections = elections, unclean
-            figures.replica_lag_max = lag
+            figures.copy_lag_max, figures.replica_lag_max = own_lag, lag
             return figures
 
         return count

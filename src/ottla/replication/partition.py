@@ -444,6 +444,10 @@ class Partition:
             starts += [one.log_start for one in followers if is_alive(one.replica)]
         return min(starts)
 
+    def lag(self) -> int:
+        """As a follower: offsets below the leader's watermark, as last told, that are to come."""
+        return 0 if self.log is None else max(self.leader_watermark - self.log.log_end_offset, 0)
+
     def lag_max(self) -> int:
         return 0 if self._progress is None else self._progress.lag_max()
 

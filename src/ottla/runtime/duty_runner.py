@@ -18,6 +18,7 @@ from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.decision import Decision
 from ottla.metadata.duties import Done, Duties
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.new_leaders import new_leaders
 from ottla.metadata.preferred_leaders import decide_preferred_leaders
 from ottla.metadata.store import (
     Change,
@@ -39,6 +40,8 @@ IMBALANCE_PERCENTAGE = "leader.imbalance.per.broker.percentage"
 
 
 class DutyStats:
+    """Elections that came about while this broker was the controller, whoever decided them."""
+
     __slots__ = ("elections", "unclean_elections")
 
     def __init__(self) -> None:
@@ -106,7 +109,7 @@ class DutyRunner:
             self._liveness_timer = None
 
     def on_image(self, image: MetadataImage) -> None:
-        self._image = image
+        before, self._image = self._image, image
         if image.controller_id != self._broker_id or not self._may_campaign:
             self._step_down()
             if image.controller_id == NO_BROKER and self._may_campaign:
@@ -119,6 +122,8 @@ class DutyRunner:
             self.ask_liveness()
         else:
             self._duties.on_image(image)
+            if before is not None:
+                self._count_elections(before, image)
         self._maybe_prune(image)
         self._run()
 
@@ -240,20 +245,18 @@ class DutyRunner:
     def _tell(self, done: Done) -> None:
         for broker in done.dead:
             log.info("broker %d is gone", broker)
-        for moved in done.moved:
-            if moved.after.leader not in (moved.before.leader, -1):
-                self.stats.elections += 1
-            if (
-                moved.after.leader_epoch != moved.before.leader_epoch
-                and moved.after.unclean_epoch == moved.after.leader_epoch
-            ):
+
+    def _count_elections(self, before: MetadataImage, after: MetadataImage) -> None:
+        for new in new_leaders(before, after):
+            self.stats.elections += 1
+            if new.is_unclean:
                 self.stats.unclean_elections += 1
                 log.warning(
                     "unclean election: broker %d leads %s-%d in epoch %d; records may be lost",
-                    moved.after.leader,
-                    moved.topic,
-                    moved.partition,
-                    moved.after.leader_epoch,
+                    new.leader,
+                    new.topic,
+                    new.partition,
+                    new.leader_epoch,
                 )
 
     # -- from time to time ------------------------------------------------------------------

@@ -81,6 +81,9 @@ class ReplicaFetchers:
     def count(self) -> int:
         return len(self._fetchers)
 
+    def lag_max(self) -> int:
+        return max((partition.lag() for partition in self._leaders), default=0)
+
     def _new_fetch(self) -> FollowerFetch:
         self._broker_epoch = self._broker_epoch_now()
         return FollowerFetch(self._broker_id, self._broker_epoch, self._limits, self._pause_ms)

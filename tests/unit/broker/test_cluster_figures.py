@@ -64,8 +64,8 @@ def test_every_figure_is_exposed() -> None:
     for number, each in enumerate(fields(figures), 1):
         setattr(figures, each.name, number)
     exposed = {sample.name: sample.value for one in families(figures) for sample in one.samples}
-    assert len(exposed) == 13
-    assert sorted(exposed.values()) == list(range(1, 14))
+    assert len(exposed) == 14
+    assert sorted(exposed.values()) == list(range(1, 15))
     assert exposed["kafka_controller_kafkacontroller_activecontrollercount"] == 6
     assert exposed["kafka_server_replicamanager_underminisrpartitioncount"] == 3
     assert exposed["kafka_server_replicamanager_isrshrinks_total"] == 9

@@ -133,8 +133,10 @@ def test_the_watermark_follows_but_never_goes_back() -> None:
     assert follower.partition.high_watermark == 2
     follow(follower.partition, follower.log, 9, 0)
     assert follower.partition.high_watermark == 3
+    assert follower.partition.lag() == 6
     follow(follower.partition, follower.log, 1, 0)
     assert follower.partition.high_watermark == 3
+    assert follower.partition.lag() == 0
 
 
 def test_the_log_start_follows_up_to_the_watermark() -> None:

@@ -6,13 +6,11 @@ Method: three drivers over an ensemble in memory, in simulated time; one story f
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
-from unittest import mock
 
 import pytest
 
 from ottla.base.deferred import Deferred
-from ottla.base.errors import OttlaError, ProtocolError
+from ottla.base.errors import ProtocolError
 from ottla.metadata import nodes, paths
 from ottla.metadata.controller import (
     Reassignment,
@@ -24,7 +22,7 @@ from ottla.metadata.controller import (
 from ottla.metadata.decision import Decision
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.memory_store import AFTER, BEFORE, MemoryStore
-from ottla.metadata.store import ChangeTooLarge, Liveness, StoreRefused, Write
+from ottla.metadata.store import Liveness, StoreRefused, Write
 from ottla.protocol.error_codes import NOT_CONTROLLER
 from tests.unit.runtime.metadata_world import Member, World
 
@@ -470,46 +468,6 @@ def test_duties_go_on_after_an_answer_that_is_lost() -> None:
     world.until_settled()
     assert world.truth().brokers[other].fenced
     assert world.state().leader != other
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [StoreRefused("not allowed"), ChangeTooLarge("much"), nodes.DamagedNode("/a", "no JSON")],
-)
-def test_duties_go_on_after_an_answer_that_nobody_expects(
-    failure: OttlaError, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = a_topic()
-    (controller,) = world.controllers()
-    other = 1 if controller != 1 else 2
-    store = world.members[controller].store
-    with mock.patch.object(store, "commit", side_effect=failure) as refusing:
-        world.members[other].kill()
-        world.time.run(2_000)
-    assert refusing.call_count > 2
-    told = [one.getMessage() for one in caplog.records if str(failure) in one.getMessage()]
-    assert told == [f"the controller's duties have to wait: {failure}"]
-    world.until_settled()
-    assert world.truth().brokers[other].fenced
-    assert world.state().leader != other
-
-
-def test_who_cannot_be_elected_says_so_once_and_tries_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    world = a_topic()
-    (controller,) = world.controllers()
-    damage = nodes.DamagedNode(paths.CONTROLLER_EPOCH, "it is not a number")
-    with ExitStack() as stack:
-        for member in world.members.values():
-            stack.enter_context(mock.patch.object(member.store, "campaign", side_effect=damage))
-        world.members[controller].kill()
-        world.time.run(60_000)
-        assert world.controllers() == []
-    told = [one.getMessage() for one in caplog.records if str(damage) in one.getMessage()]
-    assert told == [f"this broker cannot become the controller: {damage}"] * 2
-    world.until_settled()
-    assert world.truth().brokers[controller].fenced
 
 
 def test_who_waits_too_long_is_answered() -> None:
