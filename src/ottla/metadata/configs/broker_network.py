@@ -76,9 +76,8 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         10_000,
         at_least(0),
         about=(
-            "Connections that may be open at once; past it, none is accepted until one closes. "
-            "Brokers get in all the same, if they have a listener of their own. Kafka sets no "
-            "bound here."
+            "Connections that may be open at once; past it, new ones are closed. Brokers get in "
+            "all the same, if they have a listener of their own. Kafka sets no bound here."
         ),
         mode=CLUSTER_WIDE,
     ),
