@@ -115,7 +115,7 @@ def families(figures: ClusterFigures) -> Iterator[Any]:
         ("server_replicamanager_isrexpands", "In-sync sets made larger.", figures.in_sync_expands),
         (
             "controller_controllerstats_leaderelections",
-            "Leaders that this controller has elected.",
+            "Partitions that got another leader while this broker was the controller.",
             figures.elections,
         ),
         (
