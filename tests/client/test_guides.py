@@ -26,7 +26,7 @@ def run(name: str, bootstrap: str) -> None:
         exec(compile(source, f"{name}, block {number + 1}", "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["columns.md", "consuming.md", "first-minute.md"])
+@pytest.mark.parametrize("name", ["columns.md", "consuming.md", "first-minute.md", "producing.md"])
 def test_the_python_of_a_guide_runs(name: str, ottla_node: Node) -> None:
     run(name, ottla_node.bootstrap)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -20,17 +19,16 @@ from ottla.log.partition_log import LogSlice
 
 SLICE_BYTES_BY_COPY_MAX = 16 * 1024
 SENDFILE_CHUNK_BYTES = 512 * 1024
-# What is not in memory comes and goes in smaller pieces: a reader of old data is in no hurry, and
-# what has just come from the disk is sent in one go.
-COLD_CHUNK_BYTES = 256 * 1024
-TOUCH_BYTES = 128 * 1024
+# What is not in memory comes in pieces of the same size, each of which is then sent in one go.
+COLD_CHUNK_BYTES = SENDFILE_CHUNK_BYTES
 # A fast reader of a large answer would keep the loop to itself: others get their turn after this.
 TURN_BYTES_MAX = 1024 * 1024
 GATHER_PARTS_MAX = 64
 
 RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
-_touching = threading.local()
+# Where bytes go that are only to be brought into memory; open for good.
+_NOWHERE = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 class Outgoing:
@@ -193,16 +191,12 @@ def _touch(part: LogSlice, position: int, count: int) -> None:
     pages come in any order, and `_is_cached` would take a piece for whole that is on its way."""
     file, end = part.file.fileno(), position + count
     os.posix_fadvise(file, position, count, os.POSIX_FADV_WILLNEED)
-    buffer: bytearray | None = getattr(_touching, "buffer", None)
-    if buffer is None:
-        # One for each thread, for good: to map and unmap fresh ones interrupts the loop's core.
-        buffer = _touching.buffer = bytearray(TOUCH_BYTES)
     while position < end:
-        wanted = memoryview(buffer)[: end - position]
-        read = os.preadv(file, (wanted,), position)
-        if read == 0:
+        # Waits until the pages are there, as a read does, and copies none of them.
+        passed = os.sendfile(_NOWHERE, file, position, end - position)
+        if passed == 0:
             return  # shorter than it was; who sends it will find out
-        position += read
+        position += passed
 
 
 def _is_cached(file: int, position: int, count: int) -> bool:
