@@ -16,6 +16,7 @@ from bench.sizes import QUICK
 
 WIDTH_OFF_TERMINAL = 200
 HEADINGS = ("case", "figure", "Ottla", "Kafka", "ratio", "spread", "target", "reached")
+TITLE = "# Ottla beside Apache Kafka"
 _NUMBERS_FROM = 2
 
 
@@ -66,7 +67,7 @@ def _reduced() -> str:
 def to_markdown(results: Results) -> str:
     columns = headings(results)
     marks = ["---" if index < _NUMBERS_FROM else "--:" for index in range(len(columns))]
-    lines = [_line(columns), "|" + "|".join(marks) + "|"]
+    lines = [TITLE, "", _line(columns), "|" + "|".join(marks) + "|"]
     lines += [_line(cells) for cells in table_cells(results)]
     return "\n".join(lines) + "\n"
 

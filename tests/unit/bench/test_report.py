@@ -48,7 +48,9 @@ def test_failures_and_what_was_left_out_are_said() -> None:
 
 
 def test_markdown_is_a_table_of_one_width() -> None:
-    lines = to_markdown(results_of(an_outcome(CASE, OTTLA_ROUNDS, KAFKA_ROUNDS))).splitlines()
+    text = to_markdown(results_of(an_outcome(CASE, OTTLA_ROUNDS, KAFKA_ROUNDS)))
+    title, _, *lines = text.splitlines()
+    assert title.startswith("# ")
     assert len(lines) == 2 + 3
     assert {line.count("|") for line in lines} == {9}
 
