@@ -10,6 +10,7 @@ depend on each other (Kafka's reader has no memory between blocks), and bytes af
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from collections.abc import Callable
 from struct import Struct
@@ -66,6 +67,9 @@ _OUTPUT_FULL = "failed to write whole buffer"
 _FIRST_GUESS_BYTES = 64 * 1024
 _FIRST_GUESS_RATIO = 4
 _NEXT_GUESS_RATIO = 4
+# Room of this size is mapped, and goes back to the system when it is closed. The allocator would
+# keep it, once for each thread of the pool, and a few bombs would cost memory for good.
+_MAPPED_BYTES_MIN = 1024 * 1024
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -200,7 +204,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
 
 def _decompress_by_guess(
     codec: int,
-    decompress_into: Callable[[memoryview, bytearray], int],
+    decompress_into: Callable[[memoryview, bytearray | mmap.mmap], int],
     data: memoryview,
     limit: int,
 ) -> bytes:
@@ -211,17 +215,42 @@ def _decompress_by_guess(
     """
     size = max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data))
     while True:
-        output = bytearray(min(size, limit + 1))
-        try:
-            unpacked = decompress_into(data, output)
-        except cramjam.DecompressionError as cause:
-            if _OUTPUT_FULL not in str(cause):
-                raise _damaged(codec) from cause
-            if size > limit:
-                raise _too_large(limit) from cause
-            size *= _NEXT_GUESS_RATIO
-        else:
-            return bytes(memoryview(output)[:unpacked])
+        unpacked = _unpacked(codec, decompress_into, data, min(size, limit + 1))
+        if unpacked is not None:
+            return unpacked
+        if size > limit:
+            raise _too_large(limit)
+        size *= _NEXT_GUESS_RATIO
+
+
+def _unpacked(
+    codec: int,
+    decompress_into: Callable[[memoryview, bytearray | mmap.mmap], int],
+    data: memoryview,
+    size: int,
+) -> bytes | None:
+    """None if it does not fit into so many bytes."""
+    if size < _MAPPED_BYTES_MIN:
+        output = bytearray(size)
+        filled = _filled(codec, decompress_into, data, output)
+        return None if filled is None else bytes(memoryview(output)[:filled])
+    with mmap.mmap(-1, size) as mapped:
+        filled = _filled(codec, decompress_into, data, mapped)
+        return None if filled is None else mapped[:filled]
+
+
+def _filled(
+    codec: int,
+    decompress_into: Callable[[memoryview, bytearray | mmap.mmap], int],
+    data: memoryview,
+    output: bytearray | mmap.mmap,
+) -> int | None:
+    try:
+        return decompress_into(data, output)
+    except cramjam.DecompressionError as cause:
+        if _OUTPUT_FULL not in str(cause):
+            raise _damaged(codec) from cause
+        return None
 
 
 _COMPRESSORS: Final = (_keep, _compress_gzip, _compress_snappy, _compress_lz4, _compress_zstd)
