@@ -243,17 +243,15 @@ class LogDir:
     def set_aside_for_deletion(self, topic: str, partition: int, unique: str) -> str:
         """Renames a partition's directory; returns the new path, for the caller to remove.
 
-        `unique`: 32 hex digits. Synced: a topic that was deleted must not come back.
+        `unique`: 32 hex digits, or others made from them if there is such a directory already.
+        Synced: a topic that was deleted must not come back.
         """
         return self._set_aside(topic, partition, unique, "delete")
 
     def set_stray(self, found: FoundPartition) -> str:
         """Out of the way, but kept until somebody has looked at it; returns the new path."""
         topic_id = uuid.UUID(int=0) if found.topic_id is None else found.topic_id
-        unique = topic_id.hex
-        while self._files.exists(self._aside(found.topic, found.partition, unique, "stray")):
-            unique = uuid.uuid5(uuid.NAMESPACE_URL, unique).hex
-        return self._set_aside(found.topic, found.partition, unique, "stray")
+        return self._set_aside(found.topic, found.partition, topic_id.hex, "stray")
 
     def space(self) -> tuple[int, int]:
         """Bytes of the file system, and bytes left; zeros once it can not be asked any more."""
@@ -267,8 +265,9 @@ class LogDir:
             return self._files.list_dir(self.path)
 
     def _set_aside(self, topic: str, partition: int, unique: str, kind: str) -> str:
-        target = self._aside(topic, partition, unique, kind)
         with storing(self.path, "rename"):
+            while self._files.exists(target := self._aside(topic, partition, unique, kind)):
+                unique = uuid.uuid5(uuid.NAMESPACE_URL, unique).hex
             self._files.rename(self.directory_of(topic, partition), target)
             self._files.sync_dir(self.path)
         return target

@@ -338,7 +338,9 @@ class LocalReplicas:
         # A corrupt one goes as well: a topic of the same name must not find it.
         try:
             # Renamed on the loop, so that a topic of the same name can be made at once.
-            doomed = log_dir.set_aside_for_deletion(topic, index, uuid.uuid4().hex)
+            # By a name that is not left to chance: two runs of a simulation must be the same.
+            unique = partition.topic_id.hex
+            doomed = log_dir.set_aside_for_deletion(topic, index, unique)
         except StorageError as failure:
             self.storage_failed(failure)
             return

@@ -161,6 +161,9 @@ def test_deletion_is_a_rename_first() -> None:
     assert log_dir.set_aside_for_deletion("orders", 0, UNIQUE) == f"/data/orders-0.{UNIQUE}-delete"
     assert files.journal[-1] == ("sync_dir", "/data"), "a deleted topic does not come back"
     assert log_dir.doomed_directories() == [f"/data/orders-0.{UNIQUE}-delete"]
+    files.directories |= {"/data/orders-0"}  # of the same replica, back before that was removed
+    second = log_dir.set_aside_for_deletion("orders", 0, UNIQUE)
+    assert log_dir.doomed_directories() == sorted([f"/data/orders-0.{UNIQUE}-delete", second])
 
 
 def test_a_stray_is_kept_out_of_the_way() -> None:
