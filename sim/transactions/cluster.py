@@ -36,6 +36,7 @@ from ottla.replication.partition import Partition
 from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.shard_host import HostTimers, ShardHost
 from ottla.runtime.transaction_coordinator import _Marking
+from ottla.runtime.transaction_patience import TransactionPatience
 from sim.groups.virtual import VirtualTime
 from sim.transactions.network import Network, Refused
 from sim.transactions.replica import Replica
@@ -131,6 +132,9 @@ class Coordinator:
         self._cluster = cluster
         self._config = config
         self._ids = itertools.count(1000)
+        self._patience = TransactionPatience(
+            cast(Any, cluster.time), lambda _, decide: self._write(decide)
+        )
         self.load()
         self._schedule()
 
@@ -205,12 +209,16 @@ class Coordinator:
         epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int,
+        patience_ms: int = 0,
     ) -> Deferred[int]:
-        return self._write(
-            lambda shard: shard.add_partitions(
+        def decide(shard: TransactionShard) -> Outcome[int]:
+            return shard.add_partitions(
                 transactional_id, producer_id, epoch, partitions, client_version
             )
-        )
+
+        if patience_ms:
+            return self._patience.ask(transactional_id, decide, patience_ms)
+        return self._write(decide)
 
     def verify_partitions(
         self,
@@ -239,7 +247,8 @@ class Coordinator:
 
     def _begin_markers(self, task: MarkerTask) -> None:
         services = cast(Any, SimpleNamespace(timers=self._cluster.time))
-        _Marking(services, cast(Any, RemoteWriter(self._cluster)), self.host, task).begin()
+        writer = cast(Any, RemoteWriter(self._cluster))
+        _Marking(services, writer, self.host, task, self._patience.finished).begin()
 
     def _revoke_writers(
         self, partitions: frozenset[TopicPartition], producer_id: int

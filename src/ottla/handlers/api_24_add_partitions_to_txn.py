@@ -14,7 +14,7 @@ from ottla.coordinator.shard import Fields
 from ottla.handlers.complaints import complain
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import gather
-from ottla.handlers.transaction_requests import Answer, answered, code_for
+from ottla.handlers.transaction_requests import PATIENCE_MS, Answer, answered, code_for
 from ottla.metadata import topic_names
 from ottla.protocol.error_codes import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -111,6 +111,7 @@ def _add(
         producer_epoch,
         partitions,
         EPOCH_PER_TRANSACTION if is_new else OLD_CLIENT,
+        0 if is_new else PATIENCE_MS,
     )
     return answered(added, with_code, with_code)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.coordinator.shard import Fields
 from ottla.handlers.context import Context
-from ottla.handlers.transaction_requests import Answer, answered, code_for
+from ottla.handlers.transaction_requests import PATIENCE_MS, Answer, answered, code_for
 from ottla.metadata.topic_names import CONSUMER_OFFSETS
 from ottla.protocol.error_codes import INVALID_REQUEST
 
@@ -33,5 +33,6 @@ def handle(context: Context, request: Any) -> Answer:
         request.producer_epoch,
         [(CONSUMER_OFFSETS, index)],
         OLD_CLIENT,
+        PATIENCE_MS,
     )
     return answered(added, with_code, with_code)

@@ -15,7 +15,7 @@ from ottla.coordinator.shard import Fields
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import caller_of, decide
 from ottla.handlers.produce_admission import NO_TICKET, is_answer_good, ticket_for
-from ottla.handlers.transaction_requests import Answer, answered
+from ottla.handlers.transaction_requests import PATIENCE_MS, Answer, answered
 from ottla.metadata.topic_names import CONSUMER_OFFSETS
 from ottla.protocol.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -96,7 +96,7 @@ def _in_transaction(context: Context, request: Any) -> Deferred[int]:
     place = (CONSUMER_OFFSETS, services.groups.partition_of(request.group_id))
     owner = (request.transactional_id, request.producer_id, request.producer_epoch)
     if context.api_version >= ADDED_FROM:
-        return services.transactions.ask_to_add(*owner, [place], EPOCH_PER_TRANSACTION)
+        return services.transactions.ask_to_add(*owner, [place], EPOCH_PER_TRANSACTION, PATIENCE_MS)
     checked: Deferred[int] = Deferred()
     if not services.config.get_bool("transaction.partition.verification.enable"):
         checked.resolve(NONE)
@@ -121,7 +121,11 @@ def _commit(
     verdict = answered(checked, lambda code: {"code": code}, lambda code: {"code": code})
     assert not isinstance(verdict, Deferred)  # it is done
     if not admission.is_good(verdict["code"]):
-        return handle(context, request)
+        if context.api_version >= ADDED_FROM:
+            return handle(context, request)
+        # Asked again, the coordinator might say yes to the next transaction of this epoch, and
+        # offsets have no sequence to tell them by. Whoever still waits for an answer asks anew.
+        return refused(COORDINATOR_NOT_AVAILABLE)
     if verdict["code"] != NONE:
         return refused(verdict["code"])
     caller = caller_of(context)

@@ -107,7 +107,11 @@ class TransactionDoor(Protocol):
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int,
-    ) -> Deferred[int]: ...
+        patience_ms: int = 0,
+    ) -> Deferred[int]:
+        """`patience_ms`: how long the markers of the last transaction are waited for."""
+        ...
+
     def verify_partitions(
         self,
         transactional_id: str,
@@ -125,6 +129,7 @@ class TransactionDoor(Protocol):
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int,
+        patience_ms: int,
     ) -> Deferred[int]:
         """As `add_partitions`, at whichever broker the coordinator is."""
         ...

@@ -150,7 +150,7 @@ class _Adding:
 
     def begin(self) -> None:
         added: Deferred[int] = self._context.services.transactions.ask_to_add(
-            *self._owner, self._places, EPOCH_PER_TRANSACTION
+            *self._owner, self._places, EPOCH_PER_TRANSACTION, self._pause_ms
         )
         added.when_done(self._added)
 

@@ -17,6 +17,9 @@ from ottla.protocol.error_codes import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 R = TypeVar("R")
 Answer = Fields | Deferred[Fields]
 
+# How long a client's next transaction waits for the markers of its last one.
+PATIENCE_MS = 1_000
+
 # Before this version of the transaction APIs, a fenced producer is told by another code.
 FENCED_FROM = 2
 

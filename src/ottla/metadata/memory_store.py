@@ -175,6 +175,7 @@ class MemoryStore:
         self._tell_liveness: Callable[[], None] = nothing
         self._tell_session_lost: Callable[[], None] = nothing
         self._cut_off_ms: int | None = None
+        self._healed_ms: int | None = None
         self._is_expired = False
         self._next_answer: str | None = None
 
@@ -226,6 +227,10 @@ class MemoryStore:
             return True
         return clock.monotonic_ms() - self._cut_off_ms >= self.ensemble.session_timeout_ms
 
+    def last_silence_ms(self) -> int | None:
+        """Any that was noticed at all: how long it was does not matter to who plays with it."""
+        return self._healed_ms
+
     def register(self, broker_id: int, content: bytes) -> Change:
         path = paths.broker_id(broker_id)
         if path in self.ensemble.nodes and not self.ensemble.is_owner(path, self):
@@ -276,6 +281,8 @@ class MemoryStore:
 
     def heal(self) -> None:
         self._cut_off_ms = None
+        if self.ensemble.clock is not None:
+            self._healed_ms = self.ensemble.clock.monotonic_ms()
         if self._is_expired:
             self._lose_session()
         else:

@@ -156,6 +156,11 @@ class MetadataStore(Protocol):
         changes no in-sync set and does no admin work. Never blocks."""
         ...
 
+    def last_silence_ms(self) -> int | None:
+        """When the store was last silent for so long that sessions may have ended because of it,
+        on the monotonic clock; None: never. Never blocks."""
+        ...
+
     def register(self, broker_id: int, content: bytes) -> Change:
         """This broker is alive: `/brokers/ids/N` (gone when it is not) and `/brokers/epochs/N`."""
         ...

@@ -35,6 +35,9 @@ log = logging.getLogger("ottla.runtime")
 LIVENESS_INTERVAL_MS = 10_000
 """The store tells of what changes; this is for the day when it does not."""
 RETRY_MS = 250
+HOLD_DEATHS_MS = 5_000
+"""After a silence of the store nobody's death is acted on for so long: sessions have ended because
+of it, and whoever lives is about to register again."""
 PRUNE_CHANGES = 200
 IMBALANCE_PERCENTAGE = "leader.imbalance.per.broker.percentage"
 
@@ -78,6 +81,7 @@ class DutyRunner:
         self._ask_again = False
         self._is_busy = False
         self._hold_until_ms = 0
+        self._hold_timer: Timer | None = None
         self._conflicts = 0
         self._preferred_due = False
         self._pruned_at = 0
@@ -91,13 +95,11 @@ class DutyRunner:
 
     # -- life -------------------------------------------------------------------------------
 
-    def start(self, *, hold_ms: int = 0) -> None:
-        """This broker is registered. For `hold_ms` nobody's death is acted on: after an outage of
-        the store everybody is about to register again."""
+    def start(self, *, is_again: bool = False) -> None:
+        """This broker is registered; `is_again`: after its session was lost."""
         self._may_campaign = True
-        self._hold_until_ms = self._clock.monotonic_ms() + hold_ms
-        if hold_ms:
-            self._timers.call_later(hold_ms + 1, self._run)
+        if is_again:
+            self._hold_until_ms = self._clock.monotonic_ms() + HOLD_DEATHS_MS
         self.ask_liveness()
 
     def stop(self) -> None:
@@ -194,7 +196,7 @@ class DutyRunner:
         duties = self._duties
         if duties is None or self._is_busy or self._store.is_fenced():
             return
-        if self._clock.monotonic_ms() < self._hold_until_ms:
+        if self._is_held():
             return
         decision = duties.next(self._settings()) or self._preferred()
         if decision is None:
@@ -202,6 +204,21 @@ class DutyRunner:
         self._is_busy = True
         committed = self._lane.run(self._store.commit, decision.writes)
         committed.when_done(lambda outcome: self._on_committed(duties, decision, outcome))
+
+    def _is_held(self) -> bool:
+        silence_ms = self._store.last_silence_ms()
+        if silence_ms is not None:
+            self._hold_until_ms = max(self._hold_until_ms, silence_ms + HOLD_DEATHS_MS)
+        left_ms = self._hold_until_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            return False
+        if self._hold_timer is None:
+            self._hold_timer = self._timers.call_later(left_ms + 1, self._on_hold_timer)
+        return True
+
+    def _on_hold_timer(self) -> None:
+        self._hold_timer = None
+        self._run()
 
     def _on_committed(
         self, duties: Duties, decision: Decision[Done], outcome: Deferred[Change]

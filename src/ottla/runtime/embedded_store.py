@@ -134,6 +134,9 @@ class EmbeddedStore:
     def is_fenced(self) -> bool:
         return False
 
+    def last_silence_ms(self) -> int | None:
+        return None
+
     def prune_changes(self) -> None:
         """Commits drop what is too old, a hundred at a time."""
 

@@ -46,8 +46,6 @@ Post = Callable[[Callable[[], None]], None]
 
 REGISTER_JITTER_MS = 1_000
 REGISTER_RETRY_MS = 1_000
-HOLD_DEATHS_MS = 5_000
-"""After a lost session nobody's death is acted on for so long: the others have lost theirs too."""
 RELOAD_DAMAGED_MS = 5_000
 PATIENCE_MS = 10_000
 
@@ -267,7 +265,7 @@ class MetadataDriver:
             error = outcome.error()
             if error is None:
                 self._submissions.open()
-                self.duties.start(hold_ms=HOLD_DEATHS_MS)
+                self.duties.start(is_again=True)
                 self._keeper.on_snapshot(outcome.result())
                 log.info("registered again")
                 return

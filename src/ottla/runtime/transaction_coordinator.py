@@ -40,6 +40,7 @@ from ottla.runtime.peers import Peers
 from ottla.runtime.shard_host import HostTimers, ShardHost
 from ottla.runtime.shard_loader import Replay
 from ottla.runtime.shard_set import ShardServices, ShardSet
+from ottla.runtime.transaction_patience import TransactionPatience
 from ottla.runtime.transaction_questions import Owner, TransactionQuestions
 
 log = logging.getLogger("ottla.runtime")
@@ -98,6 +99,7 @@ class TransactionCoordinator:
             self._on_hosted,
             lambda: WRITE_TIMEOUT_MS,
         )
+        self._patience = TransactionPatience(services.timers, self._write)
         self._timeout_tick: Timer | None = None
         self._expiry_tick: Timer | None = None
 
@@ -139,13 +141,18 @@ class TransactionCoordinator:
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int,
+        patience_ms: int = 0,
     ) -> Deferred[int]:
-        return self._write(
-            transactional_id,
-            lambda shard: shard.add_partitions(
+        """`patience_ms`: how long the markers of the last transaction are waited for."""
+
+        def decide(shard: TransactionShard) -> Outcome[int]:
+            return shard.add_partitions(
                 transactional_id, producer_id, producer_epoch, partitions, client_version
-            ),
-        )
+            )
+
+        if patience_ms:
+            return self._patience.ask(transactional_id, decide, patience_ms)
+        return self._write(transactional_id, decide)
 
     def verify_partitions(
         self,
@@ -169,9 +176,10 @@ class TransactionCoordinator:
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int,
+        patience_ms: int,
     ) -> Deferred[int]:
         owner = Owner(transactional_id, producer_id, producer_epoch)
-        return self._questions.add(owner, partitions, client_version)
+        return self._questions.add(owner, partitions, client_version, patience_ms)
 
     def ask_to_verify(
         self,
@@ -300,7 +308,7 @@ class TransactionCoordinator:
     def _begin_markers(self, index: int, task: MarkerTask) -> None:
         host = self._shards.host_at(index)
         if not isinstance(host, int):
-            _Marking(self._services, self.markers, host, task).begin()
+            _Marking(self._services, self.markers, host, task, self._patience.finished).begin()
 
     def _revoke_writers(
         self, partitions: frozenset[TopicPartition], producer_id: int
@@ -373,11 +381,13 @@ class _Marking:
         writer: Markers,
         host: TransactionHost,
         task: MarkerTask,
+        finished: Callable[[str], None],
     ) -> None:
         self._services = services
         self._writer = writer
         self._host = host
         self._task = task
+        self._finished = finished
         self._left = set(task.partitions)
         self._is_repeated = task.is_repeated
         self._is_given_up = False
@@ -429,6 +439,12 @@ class _Marking:
 
     def _complete(self) -> None:
         self._host.run(lambda shard: shard.complete(self._task))
+        self._host.run(self._tell)
+
+    def _tell(self, shard: TransactionShard) -> Outcome[None]:
+        """A decision of its own: its turn comes when the end has been replayed."""
+        self._finished(self._task.transactional_id)
+        return Outcome((), None)
 
     def _give_up(self, place: TopicPartition) -> None:
         """A newer coordinator was there. If there is none, so that this one goes on, the next tick

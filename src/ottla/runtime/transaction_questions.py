@@ -34,6 +34,7 @@ class Coordinator(Protocol):
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int,
+        patience_ms: int = 0,
     ) -> Deferred[int]: ...
     def verify_partitions(
         self,
@@ -66,12 +67,19 @@ class TransactionQuestions:
         self._remote = PeerBatches(peers, _QuestionPacking())
 
     def add(
-        self, owner: Owner, partitions: Collection[TopicPartition], client_version: int
+        self,
+        owner: Owner,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        patience_ms: int,
     ) -> Deferred[int]:
-        """0 when they are all in the transaction; fails with a ProtocolError otherwise."""
+        """0 when they are all in the transaction; fails with a ProtocolError otherwise.
+
+        Another broker is asked for many at once: its answer must not wait for one of them.
+        """
         coordinator = self._local.leader_of(owner.transactional_id)
         if coordinator == self._broker_id:
-            return self._local.add_partitions(*owner, partitions, client_version)
+            return self._local.add_partitions(*owner, partitions, client_version, patience_ms)
         added: Deferred[int] = Deferred()
 
         def answered(outcome: Deferred[Codes]) -> None:

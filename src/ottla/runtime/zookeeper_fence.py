@@ -25,6 +25,7 @@ class Fence:
         self._clock = clock
         self._timeout_ms = session_timeout_ms
         self._proven_ms: int | None = None
+        self._silence_ended_ms: int | None = None
         self._registered = False
         self._closed = False
 
@@ -34,8 +35,20 @@ class Fence:
             return True
         return self._clock.monotonic_ms() - proven_ms > self._timeout_ms()
 
+    def last_silence_ms(self) -> int | None:
+        now_ms = self._clock.monotonic_ms()
+        return now_ms if self._is_long(now_ms) else self._silence_ended_ms
+
+    def _is_long(self, until_ms: int) -> bool:
+        """Two heartbeats without an answer. Others asked at other moments, and the session of one
+        of them may have ended although this one has not."""
+        proven_ms = self._proven_ms
+        return proven_ms is not None and (until_ms - proven_ms) * 3 > self._timeout_ms() * 2
+
     def session_proven(self, sent_ms: int) -> None:
         if self._proven_ms is None or sent_ms > self._proven_ms:
+            if self._is_long(sent_ms):
+                self._silence_ended_ms = self._clock.monotonic_ms()
             self._proven_ms = sent_ms
 
     def registered(self) -> None:

@@ -125,6 +125,9 @@ class ZooKeeperStore:
     def is_fenced(self) -> bool:
         return self._fence.is_fenced()
 
+    def last_silence_ms(self) -> int | None:
+        return self._fence.last_silence_ms()
+
     def commit(self, operations: Sequence[Operation]) -> Change:
         return self._commits.commit(operations)
 

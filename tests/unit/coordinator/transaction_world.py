@@ -148,6 +148,7 @@ class TransactionWorld:
         producer_epoch: int,
         partitions: list[TopicPartition],
         client_version: int,
+        patience_ms: int = 0,
     ) -> Deferred[int]:
         return self._ask(
             lambda: self.shard.add_partitions(

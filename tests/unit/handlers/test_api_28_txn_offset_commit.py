@@ -19,6 +19,7 @@ from ottla.coordinator.shard import Caller, Outcome
 from ottla.coordinator.transaction_asks import InitAsked
 from ottla.handlers import api_28_txn_offset_commit as module
 from ottla.handlers.context import Context
+from ottla.protocol.error_codes import COORDINATOR_NOT_AVAILABLE
 from ottla.replication.effects import Assignment
 from ottla.replication.partition import Partition
 from tests.unit.coordinator.transaction_world import TransactionWorld
@@ -103,6 +104,40 @@ class Setting:
     def add(self) -> None:
         assert self.world.add_partitions("x", 1000, 0, [OFFSETS], 0).result() == 0
 
+    def asked_slowly(self) -> tuple[list[Deferred[Any]], Any]:
+        """What the coordinator is asked, to be answered by the test; and the partition."""
+        partition = Partition(*OFFSETS, uuid.UUID(int=1), "/logs")
+        partition.log = World().open()
+        partition.assume(1, Assignment(1, 0, 0, (1,), (1,)), now_ms=0)
+        self.services.partitions = cast(Any, SimpleNamespace(find=lambda topic, index: partition))
+        asked: list[Deferred[Any]] = []
+
+        def ask(*owner: Any) -> Deferred[Any]:
+            asked.append(Deferred())
+            return asked[-1]
+
+        cast(Any, self.world).ask_to_verify = cast(Any, self.world).ask_to_add = ask
+        return asked, partition
+
+    def handle_later(self, version: int) -> Deferred[Any]:
+        one = SimpleNamespace(
+            partition_index=0, committed_offset=1, committed_leader_epoch=0, committed_metadata=""
+        )
+        request = SimpleNamespace(
+            transactional_id="x",
+            group_id="g",
+            producer_id=1000,
+            producer_epoch=0,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[SimpleNamespace(name="t", partitions=[one])],
+        )
+        context = Context(cast(Any, self.services), version, "test", "PLAINTEXT", 1)
+        answer = module.handle(context, request)
+        assert isinstance(answer, Deferred)
+        return answer
+
 
 @pytest.fixture
 def setting() -> Setting:
@@ -163,47 +198,34 @@ def test_without_verification_the_coordinator_is_not_asked(setting: Setting) -> 
     assert world_of(setting).state("x") == "Empty"
 
 
-def test_a_yes_to_a_transaction_that_ended_meanwhile_is_asked_again(setting: Setting) -> None:
-    partition = Partition(*OFFSETS, uuid.UUID(int=1), "/logs")
-    partition.log = World().open()
-    partition.assume(1, Assignment(1, 0, 0, (1,), (1,)), now_ms=0)
-    found = SimpleNamespace(find=lambda topic, index: partition)
-    setting.services.partitions = cast(Any, found)
-    asked: list[Deferred[Any]] = []
-
-    def verify(*owner: Any) -> Deferred[Any]:
-        asked.append(Deferred())
-        return asked[-1]
-
-    cast(Any, setting.world).ask_to_verify = verify
-    context = Context(cast(Any, setting.services), 3, "test", "PLAINTEXT", 1)
-    one = SimpleNamespace(
-        partition_index=0, committed_offset=1, committed_leader_epoch=0, committed_metadata=""
-    )
-    request = SimpleNamespace(
-        transactional_id="x",
-        group_id="g",
-        producer_id=1000,
-        producer_epoch=0,
-        generation_id=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[SimpleNamespace(name="t", partitions=[one])],
-    )
-    answer = module.handle(context, request)
+def test_a_yes_to_a_transaction_that_ended_meanwhile_counts_for_nothing(setting: Setting) -> None:
+    """The next transaction of its epoch would be told the same, and is not the one it is of."""
+    asked, partition = setting.asked_slowly()
+    answer = setting.handle_later(3)
     partition.log.producers.admissions.revoke(1000)  # as the marker does
     asked[0].resolve({OFFSETS: 0})
-    assert isinstance(answer, Deferred) and not answer.done
-    asked[1].resolve({OFFSETS: 90})
-    assert answer.result()["topics"][0]["partitions"][0]["error_code"] == 47
-    assert setting.groups.producers == []
-    again = module.handle(context, request)
-    asked[2].resolve({OFFSETS: 0})
-    assert isinstance(again, Deferred)
-    assert again.result()["topics"][0]["partitions"][0]["error_code"] == 0
+    assert code_in(answer) == COORDINATOR_NOT_AVAILABLE
+    assert setting.groups.producers == [] and len(asked) == 1
+    again = setting.handle_later(3)
+    asked[1].resolve({OFFSETS: 0})
+    assert code_in(again) == 0
     assert setting.groups.producers == [(1000, 0)]
-    failing = module.handle(context, request)
-    asked[3].fail(InvariantError("ours"))
-    assert isinstance(failing, Deferred)
+    failing = setting.handle_later(3)
+    asked[2].fail(InvariantError("ours"))
     with pytest.raises(InvariantError, match="ours"):
         failing.result()  # its connection is told, and does not wait for ever
+
+
+def test_with_an_epoch_per_transaction_it_is_asked_again(setting: Setting) -> None:
+    asked, partition = setting.asked_slowly()
+    answer = setting.handle_later(5)
+    partition.log.producers.admissions.revoke(1000)
+    asked[0].resolve(0)
+    assert not answer.done
+    asked[1].resolve(90)
+    assert code_in(answer) == 47
+    assert setting.groups.producers == []
+
+
+def code_in(answer: Deferred[Any]) -> int:
+    return int(answer.result()["topics"][0]["partitions"][0]["error_code"])

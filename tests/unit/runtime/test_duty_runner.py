@@ -96,3 +96,40 @@ def test_the_controller_counts_elections_whoever_asks_for_them(
     world.until_settled()
     assert elect(PREFERRED) == (2, 1)
     assert world.state().leader == 1
+
+
+def test_who_lost_a_session_in_a_silence_of_the_store_is_not_taken_for_dead() -> None:
+    world = a_topic()
+    (controller,) = world.controllers()
+    epoch = world.state().leader_epoch
+    for member in world.members.values():
+        member.store.cut_off()
+    world.time.run(3_000)
+    for broker_id, member in world.members.items():
+        if broker_id != controller:
+            member.store.expire()
+    # The controller is heard first; the others register again soon.
+    world.members[controller].store.heal()
+    world.time.run(500)
+    for broker_id, member in world.members.items():
+        if broker_id != controller:
+            member.store.heal()
+    world.until_settled()
+    assert world.controllers() == [controller]
+    assert world.state().leader_epoch == epoch
+    assert not any(broker.fenced for broker in world.truth().brokers.values())
+
+
+def test_who_died_in_a_silence_of_the_store_is_replaced_after_it() -> None:
+    world = a_topic()
+    (controller,) = world.controllers()
+    other = 1 if controller != 1 else 2
+    store = world.members[controller].store
+    store.cut_off()
+    world.members[other].kill()
+    world.time.run(3_000)
+    store.heal()
+    world.time.run(4_000)
+    assert other in world.state().in_sync
+    world.until_settled()
+    assert other not in world.state().in_sync

@@ -22,8 +22,10 @@ from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.metadata.topic_names import TRANSACTION_STATE
 from ottla.protocol.error_codes import (
+    CONCURRENT_TRANSACTIONS,
     COORDINATOR_NOT_AVAILABLE,
     NOT_LEADER_OR_FOLLOWER,
+    PRODUCER_FENCED,
     REQUEST_TIMED_OUT,
     TRANSACTION_COORDINATOR_FENCED,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -254,3 +256,44 @@ def test_fenced_it_begins_again_with_the_next_tick_and_says_so(
     setting.answers = {}
     setting.time.advance(TICK_MS)
     assert setting.state() == "CompleteCommit"
+
+
+# -- the next transaction ---------------------------------------------------------------------
+
+
+def next_one(setting: Setting, patience_ms: int = 0) -> Deferred[int]:
+    return setting.coordinator.add_partitions("x", 1000, 1, [T0], NEW, patience_ms)
+
+
+def test_the_next_transaction_begins_when_the_last_marker_is_there(setting: Setting) -> None:
+    late: Deferred[int] = Deferred()
+    setting.answers[T1] = always(late)
+    setting.open()
+    setting.end()
+    assert next_one(setting).result() == CONCURRENT_TRANSACTIONS, "without patience"
+    both = [next_one(setting, 50), next_one(setting, 50)]
+    setting.time.advance(49)
+    assert not any(one.done for one in both)
+    late.resolve(0)
+    assert [one.result() for one in both] == [0, 0]
+    assert setting.state() == "Ongoing"
+    setting.time.advance(1)  # the patience of nobody runs out
+
+
+def test_patience_with_the_last_transaction_runs_out(setting: Setting) -> None:
+    late: Deferred[int] = Deferred()
+    setting.answers[T1] = always(late)
+    setting.open()
+    setting.end()
+    waiting = next_one(setting, 50)
+    setting.time.advance(50)
+    assert waiting.result() == CONCURRENT_TRANSACTIONS
+    late.resolve(0)
+    assert setting.state() == "CompleteCommit"
+
+
+def test_another_refusal_does_not_wait(setting: Setting) -> None:
+    setting.open()
+    setting.end()
+    fenced = setting.coordinator.add_partitions("x", 1000, 0, [T0], NEW, 50)
+    assert fenced.result() == PRODUCER_FENCED

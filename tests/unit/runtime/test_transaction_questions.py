@@ -75,10 +75,10 @@ def refusal(asked: Deferred[Any]) -> int:
 
 
 def test_the_coordinator_is_here(setting: Setting) -> None:
-    setting.questions.add(owner("here"), [T0], 2)
+    setting.questions.add(owner("here"), [T0], 2, 20)
     setting.questions.verify(owner("here"), [T0])
     assert setting.local == [
-        ("add", "here", 1000, 3, [T0], 2),
+        ("add", "here", 1000, 3, [T0], 2, 20),
         ("verify", "here", 1000, 3, [T0]),
     ]
     assert not setting.peers.asked
@@ -98,7 +98,7 @@ def test_the_coordinator_is_elsewhere(setting: Setting) -> None:
 
 @pytest.mark.parametrize("code", [0, 51, 90])
 def test_adding(setting: Setting, code: int) -> None:
-    asked = setting.questions.add(owner(), [T0, T1], 2)
+    asked = setting.questions.add(owner(), [T0, T1], 2, 20)
     [played] = setting.peers.asked
     assert not played.request.transactions[0].verify_only
     say(played, code)
@@ -119,11 +119,13 @@ def test_many_transactions_go_together_but_each_once(setting: Setting) -> None:
 
 
 def test_nobody_coordinates(setting: Setting) -> None:
-    assert refusal(setting.questions.add(owner("nowhere"), [T0], 2)) == COORDINATOR_NOT_AVAILABLE
+    assert (
+        refusal(setting.questions.add(owner("nowhere"), [T0], 2, 20)) == COORDINATOR_NOT_AVAILABLE
+    )
 
 
 def test_a_lost_answer(setting: Setting) -> None:
-    asked = setting.questions.add(owner(), [T0], 2)
+    asked = setting.questions.add(owner(), [T0], 2, 20)
     setting.peers.asked.pop().lose()
     assert refusal(asked) == COORDINATOR_NOT_AVAILABLE
 

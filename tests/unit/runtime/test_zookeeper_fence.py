@@ -163,3 +163,25 @@ def test_without_a_connection_nothing_is_asked_and_nothing_counts_as_silence(wor
     world.beat()
     assert world.connection.drops == 0
     assert len(world.connection.asked) == 2
+
+
+def test_a_silence_is_told_while_it_lasts_and_when_it_has_ended(world: World) -> None:
+    assert world.fence.last_silence_ms() is None
+    world.beat().come()
+    world.clock.now_ms += 6_000
+    assert world.fence.last_silence_ms() is None, "a heartbeat may be late"
+    world.clock.now_ms += 1
+    assert not world.fence.is_fenced()
+    assert world.fence.last_silence_ms() == world.clock.now_ms
+    world.beat().come()
+    ended_ms = world.clock.now_ms
+    world.clock.now_ms += 3_000
+    world.beat().come()
+    assert world.fence.last_silence_ms() == ended_ms
+
+
+def test_heartbeats_that_are_answered_are_no_silence(world: World) -> None:
+    for _ in range(10):
+        world.beat().come()
+        world.clock.now_ms += 3_000
+    assert world.fence.last_silence_ms() is None
