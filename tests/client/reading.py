@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 from ottla.client.clock import chance
 from ottla.client.core import Core
+from ottla.client.errors import error_for
 from ottla.client.plain_shell import PlainShell
 from ottla.client.settings import AdminSettings, read_settings
 from ottla.protocol.api_keys import FETCH, LIST_OFFSETS
+from ottla.protocol.error_codes import NONE
 from ottla.records.batch_header import ATTRIBUTES, BATCH_LENGTH, CONTROL_MASK, read_header
 from ottla.records.batch_view import records_of
 
 PATIENCE_MS = 60_000
+PAUSE_MS = 20
 LATEST = -1
 
 
@@ -27,8 +30,14 @@ class Stored(NamedTuple):
     batch: int  # the offset at which its batch begins
 
 
-def stored(bootstrap: str, topic: str, *, committed: bool = False) -> list[Stored]:
-    """All records of a topic, partition by partition; aborted ones only where not `committed`."""
+def stored(
+    bootstrap: str, topic: str, *, committed: bool = False, decided: bool = False
+) -> list[Stored]:
+    """All records of a topic, partition by partition; aborted ones only where not `committed`.
+
+    `decided`: the committed ones, once no transaction is open there. Brokers answer whoever ends
+    one before its markers are written, and what is behind it is not to be seen until then.
+    """
     core = Core(
         read_settings(AdminSettings, {"bootstrap.servers": bootstrap}, {}),
         chance,
@@ -36,25 +45,43 @@ def stored(bootstrap: str, topic: str, *, committed: bool = False) -> list[Store
     )
     shell = PlainShell(core, "reader")
     try:
-        return shell.call(_read(core, topic, committed), PATIENCE_MS)
+        return shell.call(_read(core, topic, committed or decided, decided), PATIENCE_MS)
     finally:
         shell.close()
 
 
-def values(bootstrap: str, topic: str, *, committed: bool = False) -> list[bytes | None]:
-    return [record.value for record in stored(bootstrap, topic, committed=committed)]
+def values(
+    bootstrap: str, topic: str, *, committed: bool = False, decided: bool = False
+) -> list[bytes | None]:
+    found = stored(bootstrap, topic, committed=committed, decided=decided)
+    return [record.value for record in found]
 
 
-async def _read(core: Core, topic: str, committed: bool) -> list[Stored]:
+async def _read(core: Core, topic: str, committed: bool, decided: bool) -> list[Stored]:
     info = await core.metadata.topic(topic, core.now_ms + PATIENCE_MS)
     found: list[Stored] = []
     for partition in info.partitions:
+        place = (topic, partition.partition)
+        if decided:
+            await _until_decided(core, *place)
         found += await core.retry(
-            functools.partial(_read_partition, core, topic, partition.partition, committed),
+            functools.partial(_read_partition, core, *place, committed),
             core.now_ms + PATIENCE_MS,
             "reading back",
         )
     return found
+
+
+async def _until_decided(core: Core, topic: str, index: int) -> None:
+    async def open_records() -> int:
+        leader = core.cluster.leader_of(topic, index)
+        end = await _end_offset(core, leader, topic, index, committed=False)
+        return end - await _end_offset(core, leader, topic, index, committed=True)
+
+    deadline_ms = core.now_ms + PATIENCE_MS
+    while await core.retry(open_records, deadline_ms, "reading back") > 0:
+        assert core.now_ms < deadline_ms, f"a transaction stays open in {topic}-{index}"
+        await core.sleep_until(core.now_ms + PAUSE_MS)
 
 
 async def _read_partition(core: Core, topic: str, index: int, committed: bool) -> list[Stored]:
@@ -92,7 +119,7 @@ async def _read_partition(core: Core, topic: str, index: int, committed: bool) -
         }
         answer = await core.request(leader, FETCH, fields, version_max=12)
         one = answer.responses[0].partitions[0]
-        assert one.error_code == 0, one.error_code
+        _raise_for(core, one.error_code)
         aborted = list(one.aborted_transactions or [])
         begin = offset
         for batch in _batches(one.records or b""):
@@ -154,4 +181,13 @@ async def _end_offset(core: Core, leader: int, topic: str, index: int, committed
         ],
     }
     answer = await core.request(leader, LIST_OFFSETS, fields)
-    return int(answer.topics[0].partitions[0].offset)
+    found = answer.topics[0].partitions[0]
+    _raise_for(core, found.error_code)
+    return int(found.offset)
+
+
+def _raise_for(core: Core, code: int) -> None:
+    """A leader that has not heard of its partition yet is asked again."""
+    if code != NONE:
+        core.metadata.request_update()
+        raise error_for(code, "reading back")

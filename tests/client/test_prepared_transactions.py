@@ -36,7 +36,7 @@ def test_another_client_decides(ottla_node: Node, topic: str, commit: bool, forg
             admin.complete_transaction(*prepared, commit=commit, forget=True)
         with pytest.raises(BrokerError):
             admin.complete_transaction(*prepared, commit=not commit)
-    assert values(bootstrap, topic, committed=True) == ([b"prepared"] if commit else [])
+    assert values(bootstrap, topic, decided=True) == ([b"prepared"] if commit else [])
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -62,7 +62,7 @@ def test_of_an_id_that_is_forgotten_nothing_is_left(
         assert admin.describe_producers([(topic, 0)])[topic, 0] == []
         with pytest.raises(BrokerError, match="INVALID_PRODUCER_ID_MAPPING"):
             admin.complete_transaction(*prepared, commit=commit, forget=True)
-    assert values(bootstrap, topic, committed=True) == ([b"once"] if commit else [])
+    assert values(bootstrap, topic, decided=True) == ([b"once"] if commit else [])
 
 
 def test_the_producer_itself_decides_and_goes_on(ottla_node: Node, topic: str) -> None:
@@ -73,7 +73,7 @@ def test_the_producer_itself_decides_and_goes_on(ottla_node: Node, topic: str) -
             producer.send(topic, b"%d" % number)
             producer.prepare_transaction()
             producer.complete_transaction(commit=number % 2 == 0)
-    assert values(bootstrap, topic, committed=True) == [b"0", b"2"]
+    assert values(bootstrap, topic, decided=True) == [b"0", b"2"]
 
 
 def test_a_producer_that_starts_again_keeps_what_was_prepared(ottla_node: Node, topic: str) -> None:
@@ -87,7 +87,7 @@ def test_a_producer_that_starts_again_keeps_what_was_prepared(ottla_node: Node, 
         again.complete_transaction(commit=True)
         with again.transaction():
             again.send(topic, b"next")
-    assert values(bootstrap, topic, committed=True) == [b"kept", b"next"]
+    assert values(bootstrap, topic, decided=True) == [b"kept", b"next"]
 
 
 @pytest.mark.kafka
