@@ -5,6 +5,7 @@ Method: a Kafka with a listener of each kind, both shells, right and wrong crede
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import confluent_kafka.admin as confluent_admin
@@ -16,6 +17,7 @@ from ottla.client.errors import AuthenticationError, ConfigError, TlsError
 from ottla.client.settings import AdminSettings, read_settings
 from ottla.client.tls import tls_context
 from tests.client.secure_kafka import PASSWORD, USER, SecureKafka
+from tests.compat.nodes import wait_until
 
 PATIENCE_S = 120.0
 VALUES = [b"%d" % number * 50_000 for number in range(10)]
@@ -64,7 +66,20 @@ def secure(kafka_node: SecureKafka) -> SecureKafka:
     for one in wanted:
         for future in admin.alter_user_scram_credentials([one]).values():
             future.result(PATIENCE_S)
+    # The controller answers before its brokers have heard of it, and who comes too early is refused
+    # for good.
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        wait_until(partial(is_let_in, kafka_node, mechanism), PATIENCE_S, f"a login by {mechanism}")
     return kafka_node
+
+
+def is_let_in(node: SecureKafka, mechanism: str) -> bool:
+    with Admin(settings(node, "SASL_PLAINTEXT", sasl_mechanism=mechanism)) as admin:
+        try:
+            admin.describe_cluster()
+        except AuthenticationError:
+            return False
+    return True
 
 
 @pytest.mark.parametrize(("protocol", "more"), WAYS)
