@@ -18,6 +18,7 @@ from ottla.spark.errors import SinkConflict, SinkLoss
 from ottla.spark.sink_options import parse_sink_options
 from ottla.spark.sink_protocol import abort_batch, commit_batch, write_task
 from tests.compat.nodes import KafkaNode
+from tests.patience import SHORT_SESSION_MS
 from tests.spark.queries import until
 from tests.spark.test_sink_cluster import attempt, batch_write, new_sink, rows, transactions_of
 from tests.spark.topics import Topics
@@ -79,7 +80,7 @@ def test_every_row_once_over_restarts_and_the_limit_is_told(
         commit_batch(successor, sink, 1, [again])
     given_up = write_task(successor, attempt(sink, batch=2, run="r2"), rows(11))
     abort_batch(successor, sink, 2, [given_up])
-    assert sorted(there.values("out")) == list(range(11))
+    assert sorted(there.decided_values("out")) == list(range(11))
     assert cluster.open_transactions(f"spark/{sink}/") == []
 
 
@@ -89,13 +90,14 @@ def test_batch_writes_with_tokens(make: Make, there: Topics) -> None:
         one = batch_write(sink, f"r{number}", token)
         written = write_task(cluster, one, rows(number))
         commit_batch(cluster, sink, -1, [written], token)
-    assert sorted(there.values("out")) == [0, 1]
+    assert sorted(there.decided_values("out")) == [0, 1]
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
 def test_what_a_time_out_takes_is_never_silent(make: Make, there: Topics, is_decided: bool) -> None:
-    sink = new_sink()
-    cluster: Any = make(topic=there.create("out"), **{"kafka.transaction.timeout.ms": "1000"})
+    sink, topic = new_sink(), there.create("out")
+    hasty = {"kafka.transaction.timeout.ms": str(SHORT_SESSION_MS)}
+    cluster: Any = make(topic=topic, **hasty)
     written = write_task(cluster, attempt(sink), rows(1))
     if is_decided:
         cluster.claim(sink).decide(Decision(sink, "q", 0, 1, transactions_of(written)))
@@ -106,6 +108,7 @@ def test_what_a_time_out_takes_is_never_silent(make: Make, there: Topics, is_dec
     else:
         with pytest.raises(SinkConflict, match=r"1 of the 1 transactions.*transaction\.timeout"):
             commit_batch(cluster, sink, 0, [written])
-        again = write_task(cluster, attempt(sink, run="r2"), rows(1))
-        commit_batch(cluster, sink, 0, [again])
-    assert there.values("out") == ([] if is_decided else [1])
+        patient = make(topic=topic)
+        again = write_task(patient, attempt(sink, run="r2"), rows(1))
+        commit_batch(patient, sink, 0, [again])
+    assert there.decided_values("out") == ([] if is_decided else [1])

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from tests.spark.queries import until
 
 SECONDS_MAX = 60
 
@@ -60,6 +62,21 @@ class Topics:
         )
         answer = self.admin.list_consumer_group_offsets([asked])[group].result(SECONDS_MAX)
         return {one.partition: one.offset for one in answer.topic_partitions}
+
+    def decided_values(self, name: str) -> list[int]:
+        """As `values`, once no transaction is open: brokers answer who ends one before its markers
+        are written, and what is behind it is not to be seen until then."""
+        until(lambda: self._ends(name, committed=True) == self._ends(name), "the last marker")
+        return self.values(name)
+
+    def _ends(self, name: str, *, committed: bool = False) -> dict[int, int]:
+        known = self.admin.list_topics(self(name), timeout=SECONDS_MAX).topics[self(name)]
+        levels = ck.IsolationLevel
+        asked = self.admin.list_offsets(
+            {ck.TopicPartition(self(name), one): OffsetSpec.latest() for one in known.partitions},
+            isolation_level=levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED,
+        )
+        return {place.partition: done.result(SECONDS_MAX).offset for place, done in asked.items()}
 
     def values(self, name: str) -> list[int]:
         """Everything that a read_committed consumer sees, up to the end."""
