@@ -165,7 +165,8 @@ def test_a_topic_deleted_while_it_is_read_is_called_that(stream: Any, topics: To
     topics.delete("in")
     with pytest.raises(DataLoss, match=f"topic {topic} was deleted while it was read.*offset 0"):
         values_between(reader, start, end)
-    impatient = stream(subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": "1500"})
+    # Long enough for a busy machine to ask about the topic at all.
+    impatient = stream(subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": "5000"})
     with pytest.raises(DataLoss, match=f"topic {topic} was deleted while it was read"):
         values_between(impatient, start, end)
     lenient = stream(subscribe=topic, failOnDataLoss="false", **soon)

@@ -17,6 +17,7 @@ from ottla.spark.decisions import TOPIC
 from ottla.spark.sink_options import parse_sink_options
 from ottla.spark.source import batch_reader
 from ottla.testing import Cluster
+from tests.spark.queries import until
 from tests.spark.topics import Topics
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -79,6 +80,8 @@ def test_a_replica_that_is_away_is_not_waited_for(cluster: Cluster) -> None:
     finally:
         cluster.start(2)
     assert sorted(found) == list(range(300))
+    # Those who come after this find three brokers again: the others know of it by then.
+    until(lambda: all(cluster.in_sync(topic, one) == {1, 2, 3} for one in range(3)), "its return")
 
 
 def test_decisions_are_on_as_many_brokers_as_there_are_up_to_three(cluster: Cluster) -> None:
