@@ -71,6 +71,23 @@ def until_told(cluster: Reachable, topic: str) -> None:
         until(partial(is_told, broker_id), f"{topic} is known")
 
 
+def until_served(cluster: Reachable, topic: str) -> None:
+    """Until the first partition is open wherever it has a replica, and its leader leads.
+
+    A topic is answered for when one broker has acted on it, and every broker tells of it as soon as
+    it has heard; the others may still open their replicas, and refuse what comes meanwhile.
+    """
+    (told,) = metadata(cluster, cluster.broker_ids[0], topic).topics
+    part = min(told.partitions, key=lambda one: int(one.partition_index))
+
+    def is_served(broker_id: int, who: int) -> bool:
+        return int(latest(cluster, broker_id, topic, who=who).error_code) == NONE
+
+    for broker_id in map(int, part.replica_nodes):
+        until(partial(is_served, broker_id, DEBUGGER), f"{topic} is open on {broker_id}")
+    until(partial(is_served, int(part.leader_id), CONSUMER), f"{topic} is led")
+
+
 def latest(
     cluster: Reachable, broker_id: int, topic: str, *, who: int = CONSUMER, epoch: int = NO_EPOCH
 ) -> Any:

@@ -10,15 +10,28 @@ import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster.processes import AnyCluster
-from tests.cluster.raw import until_told
+from tests.cluster.raw import until_served, until_told
 from tests.cluster.waiting import until
 from tests.patience import SECONDS_MAX
 
 TOPIC = "orders"
+NOT_YET = (
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+"""What a partition answers between two leaders."""
 
 
 class Replicated:
@@ -41,6 +54,7 @@ class Replicated:
             lambda: len(self.cluster.in_sync(self.topic)) == replicas, "a topic with its replicas"
         )
         until_told(self.cluster, self.topic)
+        until_served(self.cluster, self.topic)
 
     def producer(self, acks: str = "all", **settings: Any) -> Producer:
         return Producer(
@@ -79,7 +93,7 @@ class Replicated:
         consumer = Consumer(self.client(**{"group.id": "reader", "enable.auto.commit": False}))
         place = TopicPartition(self.topic, 0, 0)
         consumer.assign([place])
-        _, end = consumer.get_watermark_offsets(place, SECONDS_MAX)
+        end = self._end(consumer, place)
         found: dict[int, str] = {}
         deadline = time.monotonic() + SECONDS_MAX
         while len(found) < (end if count is None else count):
@@ -89,6 +103,22 @@ class Replicated:
                 found[message.offset() or 0] = bytes(message.value() or b"").decode()
         consumer.close()
         return found
+
+    def _end(self, consumer: Consumer, place: TopicPartition) -> int:
+        """Where readers may go to. Who has just begun to lead can not tell before the others have
+        fetched, and librdkafka asks no more than three times."""
+        found: list[int] = []
+
+        def is_known() -> bool:
+            try:
+                found.append(consumer.get_watermark_offsets(place, SECONDS_MAX)[1])
+            except KafkaException as refused:
+                if refused.args[0].code() not in NOT_YET:
+                    raise
+            return bool(found)
+
+        until(is_known, f"the end of {self.topic}")
+        return found[0]
 
     # -- the cluster --------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ def produce_request(
     return schema.ProduceRequest(
         transactional_id=None,
         acks=acks,
-        timeout=timedelta(seconds=10),
+        timeout=timedelta(seconds=SECONDS_MAX),
         topic_data=(schema.TopicProduceData(name=topic, partition_data=(data,)),),
     )
 
