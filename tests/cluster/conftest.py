@@ -18,6 +18,7 @@ from ottla.runtime.zookeeper_server import ZooKeeperServers
 from ottla.testing import Cluster
 from tests.cluster.processes import Clusters, of_processes
 from tests.cluster.zookeeper import ZooKeeper
+from tests.patience import SESSION_MS
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +53,17 @@ def lasting_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
     servers.start()
     yield servers
     servers.stop()
+
+
+@pytest.fixture
+def lasting_sessions(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Settings of a cluster in which nobody who is paused is taken for dead, or found to lag, while
+    a test looks at the others: in-sync sets stay as they are, however slow the machine is."""
+    monkeypatch.setattr("ottla.testing.cluster.SESSION_TIMEOUT_MS", SESSION_MS)
+    return {
+        "zookeeper.session.timeout.ms": SESSION_MS,
+        "replica.lag.time.max.ms": 2 * SESSION_MS,
+    }
 
 
 @pytest.fixture

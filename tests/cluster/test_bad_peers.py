@@ -68,8 +68,8 @@ class Impostor:
 
 
 @pytest.fixture
-def impostor() -> Iterator[Impostor]:
-    with Cluster(3) as cluster:
+def impostor(lasting_sessions: dict[str, object]) -> Iterator[Impostor]:
+    with Cluster(3, lasting_sessions) as cluster:
         orders = Replicated(cluster)
         orders.create()
         yield Impostor(orders, cluster)

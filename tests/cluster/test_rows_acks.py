@@ -26,6 +26,13 @@ def orders(clusters: Clusters) -> Iterator[Replicated]:
         yield Replicated(cluster)
 
 
+@pytest.fixture
+def lasting_orders(clusters: Clusters, lasting_sessions: dict[str, object]) -> Iterator[Replicated]:
+    """For tests in which one of three is paused, and still counts."""
+    with clusters(3, lasting_sessions) as cluster:
+        yield Replicated(cluster)
+
+
 def followers(orders: Replicated) -> list[int]:
     return [one for one in orders.cluster.broker_ids if one != orders.leader()]
 
@@ -121,7 +128,8 @@ def test_rows_11_23_and_24_acks_1_moves_the_log_and_not_the_watermark(orders: Re
     until(lambda: raw.watermark(orders.cluster, leader, TOPIC) == 1, "all have it")
 
 
-def test_row_12_acks_all_waits_for_everybody_in_sync(orders: Replicated) -> None:
+def test_row_12_acks_all_waits_for_everybody_in_sync(lasting_orders: Replicated) -> None:
+    orders = lasting_orders
     orders.create()
     leader, slow = orders.leader(), followers(orders)[0]
     orders.cluster.pause(slow)
@@ -175,7 +183,8 @@ def test_row_25_who_is_not_in_sync_holds_nothing_back(orders: Replicated) -> Non
     assert raw.watermark(orders.cluster, orders.leader(), TOPIC) == 1
 
 
-def test_a_client_that_claims_to_be_a_replica_changes_nothing(orders: Replicated) -> None:
+def test_a_client_that_claims_to_be_a_replica_changes_nothing(lasting_orders: Replicated) -> None:
+    orders = lasting_orders
     orders.create()
     leader, slow = orders.leader(), followers(orders)[0]
     orders.cluster.pause(slow)

@@ -17,15 +17,17 @@ from ottla.cli.topic_view import describe_topics
 from ottla.testing import Cluster
 from tests.cluster.raw import end_of_log, until_told
 from tests.cluster.waiting import until
+from tests.patience import SECONDS_MAX
 
 ORDERS = "orders"
 
 
 def test_offsets_of_a_silent_leader_are_unknown_and_those_of_others_shown(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], lasting_sessions: dict[str, object]
 ) -> None:
-    with Cluster(brokers=3) as cluster:
-        connection = Connection(cluster.bootstrap, {})
+    # Commands wait for the silent one, and it must be the leader for as long as they do.
+    with Cluster(3, lasting_sessions) as cluster:
+        connection = Connection(cluster.bootstrap, {}, SECONDS_MAX)
         connection.create_topic(NewTopic(ORDERS, 3, 3, None, {}))
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         for partition in range(3):
@@ -52,9 +54,12 @@ def test_offsets_of_a_silent_leader_are_unknown_and_those_of_others_shown(
         connection.close()
 
 
-def test_a_new_leader_that_knows_no_watermark_yet_hides_nothing_else() -> None:
-    with Cluster(brokers=3) as cluster:
-        connection = Connection(cluster.bootstrap, {})
+def test_a_new_leader_that_knows_no_watermark_yet_hides_nothing_else(
+    lasting_sessions: dict[str, object],
+) -> None:
+    # Who is cut off stays in sync: without it the new leader would know its watermark.
+    with Cluster(3, lasting_sessions) as cluster:
+        connection = Connection(cluster.bootstrap, {}, SECONDS_MAX)
         connection.create_topic(NewTopic(ORDERS, 3, 3, None, {}))
         until_told(cluster, ORDERS)
         connection.refresh()
