@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -19,7 +20,10 @@ Figures = dict[str, float]
 
 
 def listening_ports(pid: int) -> Iterator[int]:
-    links = [os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()]
+    links = []
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            links.append(os.readlink(one))
     sockets = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
     for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, *rest = line.split()

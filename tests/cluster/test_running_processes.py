@@ -20,6 +20,7 @@ from tests.cluster.waiting import until
 from tests.cluster.zookeeper import ZooKeeper
 
 SESSION_MS = 4_000
+SENT_MIN = 3
 CONTROLLER = "kafka_controller_kafkacontroller"
 ELECTIONS = "kafka_controller_controllerstats_leaderelections_total"
 REPLICAS = "kafka_server_replicamanager"
@@ -41,12 +42,12 @@ def test_zookeeper_is_silent_for_longer_than_a_session(
         sent = 1
         with zookeeper.paused():
             over = time.monotonic() + 1.5 * SESSION_MS / 1000
-            while time.monotonic() < over:
+            while time.monotonic() < over or sent < SENT_MIN:
                 orders.send(producer)
                 orders.flush(producer)
                 sent += 1
                 assert len(orders.read(sent)) == sent
-        assert len(orders.acked) == sent > 2
+        assert len(orders.acked) == sent
         # Whether a session has outlived it is a race within ZooKeeper; who lost one is back soon.
         until(lambda: len(registered(zookeeper, cluster)) == 3, "everybody is registered")
         with Admin(bootstrap_servers=cluster.bootstrap) as admin:
@@ -76,28 +77,28 @@ def test_what_a_kill_does_can_be_read_off_the_metrics(tmp_path: Path, zookeeper:
         ports = {broker_id: metrics_port(pid) for broker_id, pid in pids.items() if pid is not None}
 
         def holds(**wanted: float) -> bool:
-            return {name: figures(ports)[name] for name in wanted} == wanted
+            found = figures(ports)
+            return {name: found.get(name) for name in wanted} == wanted
 
         until(lambda: holds(**seen(controllers=1, leaders=1)), "all is well")
-        assert figures(ports)[f"{CONTROLLER}_fencedbrokercount"] == 0
         killed = orders.leader()
         del ports[killed]
         elected = figures(ports)[ELECTIONS]
         cluster.kill(killed)
+        # Each of the two counts the one that is gone, as soon as it has heard of it.
         until(
-            lambda: holds(**seen(controllers=1, leaders=1, under_replicated=1)),
+            lambda: holds(**seen(controllers=1, leaders=1, under_replicated=1, fenced=2)),
             "the others lead, without one of theirs",
         )
         until(lambda: figures(ports)[ELECTIONS] > elected, "the controller has counted it")
-        after = figures(ports)
-        assert after[f"{CONTROLLER}_fencedbrokercount"] == 2, "both know of one"
-        assert after["kafka_server_replicafetchermanager_maxlag"] == 0
         cluster.start(killed)
         until(lambda: holds(**seen(controllers=1, leaders=1)), "all is well again")
 
 
-def seen(*, controllers: int, leaders: int, under_replicated: int = 0) -> Figures:
+def seen(*, controllers: int, leaders: int, under_replicated: int = 0, fenced: int = 0) -> Figures:
     return {
+        f"{CONTROLLER}_fencedbrokercount": fenced,
+        "kafka_server_replicafetchermanager_maxlag": 0,
         f"{CONTROLLER}_activecontrollercount": controllers,
         f"{CONTROLLER}_offlinepartitionscount": 0,
         f"{REPLICAS}_leadercount": leaders,
