@@ -66,8 +66,10 @@ def test_a_commit_that_got_lost_itself_is_unknown(zookeeper: ZooKeeper, proxy: P
     store.load()
     with ThreadPoolExecutor(1) as threads:
         proxy.lose(requests=True)
-        committing = threads.submit(store.commit, [Write("/a", b"1", ABSENT)])
-        wait_until(lambda: proxy.lost_bytes() > 0, "the loss")
+        # So large that nothing else, such as a heartbeat, is taken for it.
+        content = bytes(100_000)
+        committing = threads.submit(store.commit, [Write("/a", content, ABSENT)])
+        wait_until(lambda: proxy.lost_bytes() > len(content), "the loss")
         proxy.cut()
         with pytest.raises(StoreUnavailable):
             committing.result()
@@ -166,7 +168,9 @@ def test_an_ensemble_loses_one_server_after_the_other_and_then_falls_silent(
         server.wait_until_serving()
     for store in stores:
         eventually(store.refresh, "three servers")
-        assert not store.is_fenced()
+        # A heartbeat may have been lost with each server; sessions were not.
+        store._heartbeat.soon()
+        wait_until(lambda store=store: not store.is_fenced(), "a heartbeat")  # type: ignore[misc]
     assert stores[0].load().nodes["/a"].version >= 8
     assert heard == sorted(set(heard))
     assert len(heard) >= 9

@@ -16,7 +16,7 @@ from ottla.base.ports import Clock
 from ottla.metadata.configs.zookeeper import ZooKeeperSettings
 from ottla.metadata.store import StoreUnavailable
 from ottla.runtime.clocks import SystemClock
-from ottla.runtime.zookeeper_server import ZooKeeperServers, ask
+from ottla.runtime.zookeeper_server import ServerAddress, ZooKeeperServers, ask
 from ottla.runtime.zookeeper_store import ZooKeeperStore
 
 SECONDS_MAX = 120.0
@@ -78,11 +78,16 @@ class ZooKeeper:
         self.end_session(connection_of(store).client_id)
 
     def end_session(self, identity: tuple[int, bytes] | None) -> None:
+        """Its owner takes it back as soon as it notices, and then nobody hears the thief's goodbye:
+        so until a server knows of no such session, and gives out a new one."""
         assert identity is not None
-        thief = KazooClient(self.servers.connect, timeout=30.0, client_id=identity)
-        thief.start(60)
-        thief.stop()
-        thief.close()
+        found: tuple[int, bytes] | None = identity
+        while found is not None and found[0] == identity[0]:
+            thief = KazooClient(self.servers.connect, timeout=30.0, client_id=identity)
+            thief.start(60)
+            found = thief.client_id
+            thief.stop()
+            thief.close()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -99,8 +104,19 @@ class ZooKeeper:
 
     def watch_count(self) -> int:
         """On all servers, by everybody."""
-        figures = [ask(server.address, "mntr") for server in self.servers.servers]
-        return sum(int(re.findall(r"zk_watch_count\s+(\d+)", one)[0]) for one in figures)
+        return sum(_watch_count(server.address) for server in self.servers.servers)
+
+
+def _watch_count(server: ServerAddress) -> int:
+    found: list[str] = []
+
+    def answered() -> bool:
+        # No word for two seconds is no answer at all: a busy server is asked again.
+        found.extend(re.findall(r"zk_watch_count\s+(\d+)", ask(server, "mntr")))
+        return bool(found)
+
+    wait_until(answered, "how many watch")
+    return int(found[0])
 
 
 def connection_of(store: ZooKeeperStore) -> KazooClient:
