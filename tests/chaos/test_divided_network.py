@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -34,7 +35,7 @@ class Echo:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
-        with connection:
+        with connection, suppress(OSError):  # who spoke may be gone, with an answer on its way
             while data := connection.recv(1024):
                 connection.sendall(data)
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.compat.confluent import admin_client, producer, read, result_of
 from tests.compat.nodes import OttlaNode, wait_until
-from tests.patience import SECONDS_MAX
+from tests.patience import HEAL_SECONDS_MAX, SECONDS_MAX
 from tests.seeds import seed_for
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
@@ -51,7 +51,8 @@ class Load:
             "enable.idempotence": True,
             "compression.type": codec,
             "linger.ms": 2,
-            "message.timeout.ms": 120_000,
+            # A record may have to wait for as many kills as there are.
+            "message.timeout.ms": HEAL_SECONDS_MAX * 1000,
             "queue.buffering.max.messages": 2_000,
             "reconnect.backoff.max.ms": 100,
         }
@@ -68,7 +69,7 @@ class Load:
                 continue
             count += 1
             sender.poll(0)
-        left = sender.flush(SECONDS_MAX)
+        left = sender.flush(HEAL_SECONDS_MAX)
         if left:
             self.failures.append(f"{left} records were never answered")
 

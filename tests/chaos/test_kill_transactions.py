@@ -19,6 +19,7 @@ from tests.chaos.copy_job import Job
 from tests.compat.confluent import create_topic, producer, read, send
 from tests.compat.nodes import OttlaNode, wait_until
 from tests.compat.transaction_wire import TransactionWire
+from tests.patience import SECONDS_MAX
 from tests.seeds import seed_for
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
@@ -53,7 +54,8 @@ def test_row_65_killed_at_random_moments_it_copies_each_record_once(
                 {"value": str(number), "partition": number % PARTITIONS}
                 for number in range(sent, sent + RECORDS_A_KILL)
             )
-            send(producer(node.bootstrap), source, records)
+            # Idempotent: what takes too long is sent again, and must not come twice.
+            send(producer(node.bootstrap, {"enable.idempotence": True}), source, records)
             sent += RECORDS_A_KILL
             job.keep_going()
             time.sleep(dice.uniform(0.05, 1.2))
@@ -98,4 +100,4 @@ def nothing_is_open(node: OttlaNode) -> None:
             return {one.transaction_state for one in wire.list().transaction_states}
 
     ended = {"Empty", "CompleteCommit", "CompleteAbort"}
-    wait_until(lambda: states() <= ended, 30, "nothing is left open")
+    wait_until(lambda: states() <= ended, SECONDS_MAX, "nothing is left open")

@@ -128,6 +128,7 @@ def test_a_transaction_is_whole_or_nothing_whatever_happens(tmp_path: Path) -> N
         world.heal()
         told = f"seed {SEED}, after {world.faults}"
         until_all_write(writers, told)
+        until_some_end_either_way(writers, history, told)
         for writer in writers:
             writer.finish()
         places = [(TOPIC, index) for index in range(PARTITIONS)]
@@ -136,7 +137,6 @@ def test_a_transaction_is_whole_or_nothing_whatever_happens(tmp_path: Path) -> N
         for reader in readers:
             finish(reader, len(history.final), told)
             history.reads[reader.name] = reader.reads
-    assert history.aborted and history.committed
     assert anomalies(history)[:10] == [], told
 
 
@@ -155,6 +155,19 @@ def until_all_write(writers: list[TransactionWriter], told: str) -> None:
         wait_until(all_do, SECONDS_MAX, told)
     except AssertionError:
         raise AssertionError(f"{told}: {[one.last_words() for one in silent]}") from None
+
+
+def until_some_end_either_way(
+    writers: list[TransactionWriter], history: TransactionHistory, told: str
+) -> None:
+    """Without a transaction of each kind nothing is proven; a slow machine comes to few of them."""
+
+    def there_are() -> bool:
+        for writer in writers:
+            writer.keep_going()
+        return bool(history.aborted and history.committed)
+
+    wait_until(there_are, SECONDS_MAX, f"some are committed and some aborted, {told}")
 
 
 def finish(reader: Reader, count: int, told: str) -> None:
