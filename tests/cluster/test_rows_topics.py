@@ -39,6 +39,16 @@ def create(cluster: AnyCluster, name: str, partitions: int, replicas: int) -> No
     raw.until_told(cluster, name)
 
 
+def until_all_know(cluster: AnyCluster, *brokers: int) -> None:
+    """Each of these knows that these are there, and nobody else: any may place a new topic."""
+
+    def know() -> bool:
+        told = [raw.metadata(cluster, one, TOPIC).brokers for one in brokers]
+        return all({int(one.node_id) for one in each} == set(brokers) for each in told)
+
+    until(know, f"{brokers} are there")
+
+
 def refusal_code(call: object) -> int:
     with pytest.raises(KafkaException) as refused:
         call()  # type: ignore[operator]
@@ -138,8 +148,10 @@ def test_row_72_a_new_broker_gets_new_topics_and_nothing_else_by_itself(
 ) -> None:
     with clusters(4, {"default.replication.factor": 3, "min.insync.replicas": 2}) as cluster:
         cluster.stop(4)
+        until_all_know(cluster, 1, 2, 3)
         create(cluster, "old", 4, 3)
         cluster.start(4)
+        until_all_know(cluster, 1, 2, 3, 4)
         create(cluster, "new", 4, 3)
         old, new = (
             [set(map(int, one.replica_nodes)) for one in told.partitions]
