@@ -56,10 +56,9 @@ def lasting_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 
 
 @pytest.fixture
-def lasting_sessions(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+def lasting_sessions() -> dict[str, object]:
     """Settings of a cluster in which nobody who is paused is taken for dead, or found to lag, while
     a test looks at the others: in-sync sets stay as they are, however slow the machine is."""
-    monkeypatch.setattr("ottla.testing.cluster.SESSION_TIMEOUT_MS", SESSION_MS)
     return {
         "zookeeper.session.timeout.ms": SESSION_MS,
         "replica.lag.time.max.ms": 2 * SESSION_MS,

@@ -189,7 +189,7 @@ def wait_until_known(plan: ClusterPlan) -> None:
 
     deadline = time.monotonic() + KNOWN_SECONDS_MAX
     for broker_id in plan.broker_ids:
-        connection = Connection(plan.address(broker_id), {})
+        connection = Connection(plan.address(broker_id), {}, timeout_s=KNOWN_SECONDS_MAX)
         while len(connection.broker_addresses()) < len(plan.broker_ids):
             if time.monotonic() > deadline:
                 raise Failure(f"broker {broker_id} does not know all the others")

@@ -88,7 +88,8 @@ class Cluster:
         self._settings = {**_defaults(brokers), **(settings or {})}
         self._clock = MovableClock()
         self._network = Network()
-        self._ensemble = MemoryEnsemble(self._clock, SESSION_TIMEOUT_MS)
+        timeout_ms = self._settings.get("zookeeper.session.timeout.ms", SESSION_TIMEOUT_MS)
+        self._ensemble = MemoryEnsemble(self._clock, int(str(timeout_ms)))
         self._thread = LoopThread("ottla-test-cluster")
         self._timers: LoopTimers | None = None
         self._members = {
@@ -194,8 +195,8 @@ class Cluster:
     # -- faults -----------------------------------------------------------------------------
 
     def pause(self, broker_id: int) -> None:
-        """As by SIGSTOP. Its session ends when the others have not heard of it for 9 s, by the
-        cluster's clock."""
+        """As by SIGSTOP. Its session ends when the others have not heard of it for 9 s, or what
+        `zookeeper.session.timeout.ms` says, by the cluster's clock."""
         member = self._running(broker_id)
         self._thread.call(lambda: self._pause(member))
 
@@ -208,7 +209,8 @@ class Cluster:
         store = member.store
         store.cut_off()
         self._timers.call_later(
-            SESSION_TIMEOUT_MS, lambda: store.expire() if store.is_fenced() else None
+            self._ensemble.session_timeout_ms,
+            lambda: store.expire() if store.is_fenced() else None,
         )
 
     def resume(self, broker_id: int) -> None:
