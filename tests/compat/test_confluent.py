@@ -128,7 +128,7 @@ def test_topics_are_created_described_grown_and_deleted(bootstrap: str) -> None:
     listed = admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic]
     assert sorted(listed.partitions) == [0, 1, 2, 3, 4]
     confluent.result_of(admin.delete_topics([topic]))
-    wait_until(lambda: not confluent.topic_exists(bootstrap, topic), 10, "the topic is gone")
+    wait_until(lambda: not confluent.topic_exists(bootstrap, topic), SECONDS_MAX, "gone")
     assert confluent.error_of(admin.delete_topics([topic])) == "UNKNOWN_TOPIC_OR_PART"
 
 

@@ -196,7 +196,7 @@ def test_row_49_segments_roll_and_retention_drops_the_oldest(node: Node) -> None
     )
     admin = confluent.admin_client(node.bootstrap)
     confluent.result_of(admin.incremental_alter_configs([change]))
-    wait_until(lambda: len(bases()) <= 3, 20, "old segments are gone")
+    wait_until(lambda: len(bases()) <= 3, SECONDS_MAX, "old segments are gone")
     start, end = confluent.watermarks(node.bootstrap, topic)
     assert (start, end) == (bases()[0], 5500)
     assert start > 0

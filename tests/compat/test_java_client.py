@@ -199,7 +199,7 @@ def test_create_describe_delete_topic(run: Run, refusal: Run, broker_id: int) ->
         for index in (0, 1)
     ]
     run("AdminScenarios.deleteTopic", topic=topic)
-    wait_until(lambda: topic not in run("AdminScenarios.listTopics"), 10, "the topic is gone")
+    wait_until(lambda: topic not in run("AdminScenarios.listTopics"), SECONDS_MAX, "gone")
     gone = "UnknownTopicOrPartitionException"
     assert refusal("AdminScenarios.describeTopic", topic=topic) == gone
     assert refusal("AdminScenarios.deleteTopic", topic=topic) == gone
@@ -216,7 +216,7 @@ def test_create_partitions(run: Run, refusal: Run, topic: str) -> None:
     run("AdminScenarios.createPartitions", topic=topic, total=3)
     wait_until(
         lambda: len(run("AdminScenarios.describeTopic", topic=topic)["partitions"]) == 3,
-        10,
+        SECONDS_MAX,
         "three partitions",
     )
     fewer = refusal("AdminScenarios.createPartitions", topic=topic, total=2)

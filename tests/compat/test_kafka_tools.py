@@ -13,6 +13,7 @@ import pytest
 from tests.compat import confluent
 from tests.compat.java_host import JavaHost, ToolRun
 from tests.compat.nodes import wait_until
+from tests.patience import SECONDS_MAX
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java")]
 
@@ -53,7 +54,7 @@ def test_kafka_topics(tool: Tool, refused: Tool) -> None:
         "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=7000"
     )
     assert f"Created topic {topic}." in made
-    wait_until(lambda: topic in topics("--list").splitlines(), 10, "the topic is listed")
+    wait_until(lambda: topic in topics("--list").splitlines(), SECONDS_MAX, "it is listed")
     described = topics("--describe", "--topic", topic)
     assert "PartitionCount: 3" in described
     assert "ReplicationFactor: 1" in described
@@ -63,7 +64,9 @@ def test_kafka_topics(tool: Tool, refused: Tool) -> None:
     )
     topics("--alter", "--topic", topic, "--partitions", "4")
     wait_until(
-        lambda: "PartitionCount: 4" in topics("--describe", "--topic", topic), 10, "four partitions"
+        lambda: "PartitionCount: 4" in topics("--describe", "--topic", topic),
+        SECONDS_MAX,
+        "four partitions",
     )
     fewer = refused("TopicCommand", "--alter", "--topic", topic, "--partitions", "2")
     assert "InvalidPartitionsException" in fewer.output + fewer.errors
@@ -72,7 +75,7 @@ def test_kafka_topics(tool: Tool, refused: Tool) -> None:
     assert topics("--describe", "--unavailable-partitions") == ""
     assert topics("--describe", "--under-replicated-partitions") == ""
     topics("--delete", "--topic", topic)
-    wait_until(lambda: topic not in topics("--list").splitlines(), 10, "the topic is gone")
+    wait_until(lambda: topic not in topics("--list").splitlines(), SECONDS_MAX, "it is gone")
 
 
 def test_kafka_configs_of_a_topic(tool: Tool, topic: str) -> None:
@@ -85,7 +88,7 @@ def test_kafka_configs_of_a_topic(tool: Tool, topic: str) -> None:
     configs("--entity-name", topic, "--alter", "--delete-config", "max.message.bytes")
     wait_until(
         lambda: "max.message.bytes" not in configs("--entity-name", topic, "--describe"),
-        10,
+        SECONDS_MAX,
         "the setting is gone",
     )
     assert "segment.bytes=1073741824" in configs("--entity-name", topic, "--describe", "--all")
@@ -96,7 +99,7 @@ def test_kafka_configs_of_brokers(tool: Tool) -> None:
     configs("--entity-default", "--alter", "--add-config", "log.cleaner.threads=2")
     wait_until(
         lambda: "log.cleaner.threads=2" in configs("--entity-default", "--describe"),
-        10,
+        SECONDS_MAX,
         "the cluster's value",
     )
     configs("--entity-default", "--alter", "--delete-config", "log.cleaner.threads")
@@ -113,7 +116,7 @@ def test_kafka_console_consumer_of_one_partition(tool: Tool, bootstrap: str, top
     """With a partition and an offset it assigns itself; no group is needed."""
     confluent.send_values(bootstrap, topic, [b"one", b"two", b"three"])
     place = ("--topic", topic, "--partition", "0", "--offset", "1", "--max-messages", "2")
-    shown = tool("consumer.ConsoleConsumer", *place, "--timeout-ms", "20000")
+    shown = tool("consumer.ConsoleConsumer", *place, "--timeout-ms", "120000")
     assert shown == "two\nthree\n"
 
 

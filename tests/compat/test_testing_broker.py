@@ -123,7 +123,7 @@ def test_with_flush_messages_an_acknowledgement_waits_for_the_disk(
         assert len(producers[0]) == 1, "it was acknowledged before it was on the disk"
         for gathering in producers[1:]:
             gathering.produce(topic, b"gathered")
-        wait_until(lambda: _polled(producers, broker, topic) == 4, 20, "all four are appended")
+        wait_until(lambda: _polled(producers, broker, topic) == 4, SECONDS_MAX, "all four")
         assert [len(waiting) for waiting in producers] == [1, 1, 1, 1]
         go_on.set()
         assert [waiting.flush(SECONDS_MAX) for waiting in producers] == [0, 0, 0, 0]

@@ -1,6 +1,6 @@
 """Goal: a test gets a cluster that can be killed, stopped, paused and moved in time, and whose
 brokers lead what they should.
-Method: the cluster itself and confluent-kafka's admin client. What is waited for has a minute.
+Method: the cluster itself and confluent-kafka's admin client. What is waited for has two minutes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Cluster
+from tests.patience import SECONDS_MAX
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS_MAX
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"
         time.sleep(0.01)
@@ -30,7 +31,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def create(cluster: Cluster, name: str, partitions: int = 3) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(name, partitions, 3)])[name].result(60)
+    admin.create_topics([NewTopic(name, partitions, 3)])[name].result(SECONDS_MAX)
     return admin
 
 
@@ -41,7 +42,7 @@ def leaders(cluster: Cluster, name: str = "t") -> list[int]:
 def test_every_broker_leads_its_share(cluster: Cluster) -> None:
     admin = create(cluster, "t")
     assert sorted(leaders(cluster)) == [1, 2, 3]
-    told = admin.list_topics("t", timeout=60)
+    told = admin.list_topics("t", timeout=SECONDS_MAX)
     assert sorted(told.brokers) == [1, 2, 3]
     assert [told.topics["t"].partitions[index].leader for index in range(3)] == leaders(cluster)
     assert cluster.controller() in (1, 2, 3)
@@ -119,7 +120,7 @@ def test_a_follower_that_is_cut_off_leaves_the_in_sync_set_and_comes_back(
     cluster.cut(leader, follower)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "1", "log_level": 0})
     producer.produce("t", b"unseen by one")
-    assert producer.flush(60) == 0
+    assert producer.flush(SECONDS_MAX) == 0
 
     def has_left() -> bool:
         cluster.advance(seconds=5)
@@ -135,5 +136,5 @@ def test_a_follower_that_is_cut_off_leaves_the_in_sync_set_and_comes_back(
 def test_the_fixture_takes_settings(ottla_cluster: Cluster) -> None:
     assert ottla_cluster.broker_ids == [1, 2]
     admin = AdminClient({"bootstrap.servers": ottla_cluster.bootstrap})
-    admin.create_topics([NewTopic("t")])["t"].result(60)
+    admin.create_topics([NewTopic("t")])["t"].result(SECONDS_MAX)
     assert ottla_cluster.leader("t", 3) in (1, 2)

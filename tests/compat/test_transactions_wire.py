@@ -30,7 +30,7 @@ def producer(bootstrap: str) -> Iterator[TransactionWire]:
 
 def settled(producer: TransactionWire, *states: str) -> str:
     """EndTxn is answered before the markers are written."""
-    wait_until(lambda: producer.state() in states, 20, f"one of {states}")
+    wait_until(lambda: producer.state() in states, SECONDS_MAX, f"one of {states}")
     return producer.state()
 
 

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from ottla.broker.http_endpoint import REQUEST_BYTES_MAX, HttpEndpoint
+from tests.patience import SECONDS_MAX
 
 
 async def slow() -> tuple[int, str]:
@@ -27,7 +28,7 @@ def answer_to(request: bytes) -> str:
         port = await endpoint.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
-        text = (await asyncio.wait_for(reader.read(), 20)).decode()
+        text = (await asyncio.wait_for(reader.read(), SECONDS_MAX)).decode()
         writer.close()
         await endpoint.stop()
         return text

@@ -17,6 +17,7 @@ import pytest
 from ottla.cli.log_sizes import VERSION, HeldReplica, held_replicas
 from ottla.cli.model import Address, PartitionPlace, TopicPlace
 from ottla.protocol import api_keys, messages
+from tests.patience import SECONDS_MAX
 
 PLACES = [
     TopicPlace(
@@ -36,7 +37,7 @@ PLACES = [
 class StubConnection:
     addresses: dict[int, Address] = field(default_factory=dict)
     plaintext: bool = True
-    timeout_s: float = 5.0
+    timeout_s: float = SECONDS_MAX
     silent: frozenset[int] = frozenset()
 
     def broker_addresses(self) -> dict[int, Address]:

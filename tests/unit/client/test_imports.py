@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests.patience import SECONDS_MAX
+
 HEAVY = {
     "asyncio",
     "concurrent.futures",
@@ -35,7 +37,11 @@ def test_an_import_loads_nothing_heavy(statement: str, most: int) -> None:
         f"import sys; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
     )
     loaded = set(run.stdout.split())
     assert "ottla.client" in loaded

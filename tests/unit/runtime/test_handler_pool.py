@@ -14,6 +14,7 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError
 from ottla.runtime.handler_pool import HandlerPool
+from tests.patience import SECONDS_MAX
 
 
 async def outcome_of(deferred: Deferred[Any]) -> Any:
@@ -87,7 +88,7 @@ def test_it_grows_and_shrinks_while_it_runs() -> None:
     async def scenario(pool: HandlerPool) -> None:
         def all_at_once(count: int) -> list[Deferred[int]]:
             barrier = threading.Barrier(count)
-            return [pool.run(barrier.wait, 10) for _ in range(count)]
+            return [pool.run(barrier.wait, SECONDS_MAX) for _ in range(count)]
 
         pool.resize(4)
         # Four jobs that wait for each other are done only if four threads have them.
@@ -104,7 +105,7 @@ def test_it_grows_and_shrinks_while_it_runs() -> None:
 def test_a_shrinking_pool_may_be_told_twice() -> None:
     async def scenario(pool: HandlerPool) -> None:
         held = threading.Event()
-        busy = [pool.run(held.wait, 10) for _ in range(4)]
+        busy = [pool.run(held.wait, SECONDS_MAX) for _ in range(4)]
         for size in (2, 2, 2):
             pool.resize(size)  # a change of any other setting says it again
         held.set()
@@ -114,7 +115,7 @@ def test_a_shrinking_pool_may_be_told_twice() -> None:
             await asyncio.sleep(0)
         pool.resize(4)
         barrier = threading.Barrier(4)
-        for waiting in [pool.run(barrier.wait, 10) for _ in range(4)]:
+        for waiting in [pool.run(barrier.wait, SECONDS_MAX) for _ in range(4)]:
             await outcome_of(waiting)
         assert len(pool._threads) == 4
 
