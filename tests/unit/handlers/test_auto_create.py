@@ -91,7 +91,7 @@ def test_internal_topics_follow_their_settings() -> None:
 def told_after(services: FakeServices, act: Any, caplog: pytest.LogCaptureFixture) -> list[str]:
     with caplog.at_level(logging.INFO, logger="ottla.handlers"):
         act()
-    return [record.getMessage() for record in caplog.records]
+    return [one.getMessage() for one in caplog.records if one.name == "ottla.handlers"]
 
 
 def test_the_log_says_why_there_is_no_topic(caplog: pytest.LogCaptureFixture) -> None:
