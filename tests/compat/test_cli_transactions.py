@@ -40,8 +40,9 @@ class Story:
         self.first, self.second = new_name("first"), new_name("second")
         self.group = new_name("group")
         settings = {"bootstrap.servers": bootstrap, "transaction.timeout.ms": 600_000}
+        # They linger until they are flushed, so that what belongs together is one batch.
         self._producers = [
-            Producer(settings, transactional_id=name, compression_type="gzip")
+            Producer(settings, transactional_id=name, compression_type="gzip", linger_ms=60_000)
             for name in (self.first, self.second)
         ]
         first, second = self._producers
@@ -50,10 +51,12 @@ class Story:
             first.send(self.topic, b"one" * 200, key=b"k")
             first.send(self.topic, b"two", headers=[("h", b"1")])
         first.begin_transaction()
-        first.send(self.topic, b"three").result(SECONDS_MAX)
+        first.send(self.topic, b"three")
+        first.flush(SECONDS_MAX)
         first.abort_transaction()
         first.begin_transaction()
-        first.send(self.topic, b"four").result(SECONDS_MAX)
+        first.send(self.topic, b"four")
+        first.flush(SECONDS_MAX)
         second.init_transactions()
         with second.transaction():
             second.send(self.topic, b"five")
@@ -62,10 +65,13 @@ class Story:
                 (self.topic, 0): None
             }
 
-            # The end of a transaction is answered before its markers are written.
+            # The end of a transaction is answered before its markers are written, and those are
+            # there before the coordinator has heard of it.
             def is_written() -> bool:
                 (end,) = admin.list_offsets({(self.topic, 0): -1}).values()
-                return end is not None and end.offset == 8
+                (told,) = admin.describe_transactions([self.second])
+                has_ended = end is not None and end.offset == 8
+                return has_ended and told.state == "CompleteCommit"
 
             wait_until(is_written, SECONDS_MAX, "all markers are there")
 

@@ -13,6 +13,7 @@ from tests.compat import confluent
 from tests.compat.group_members import committed
 from tests.compat.group_nodes import group_node, groups_at  # noqa: F401
 from tests.compat.group_wire import GroupWire
+from tests.compat.internal_topics import everything_about
 from tests.compat.java_host import JavaHost
 from tests.compat.test_groups_rows import spread
 from tests.patience import SESSION_MS
@@ -135,7 +136,7 @@ def test_kafka_reads_the_records_of_the_coordinator(tool: Any, java: JavaHost, a
     def read(formatter: str) -> list[dict[str, Any]]:
         told = tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "1500"),
+            *everything_about(at, group, "__consumer_offsets"),
             *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
         )
         return [one for one in _objects(told) if one["key"]["data"].get("group") == group]

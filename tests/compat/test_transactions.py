@@ -21,6 +21,7 @@ from kafka import KafkaProducer
 
 from tests.compat import confluent
 from tests.compat.conftest import MakeNode
+from tests.compat.internal_topics import everything_about
 from tests.compat.java_host import JavaHost
 from tests.compat.nodes import OttlaNode, wait_until
 from tests.compat.transaction_wire import TransactionWire
@@ -28,10 +29,9 @@ from tests.compat.wire import Wire, batch_of, batches_in, fetch_request, produce
 from tests.patience import SECONDS_MAX, SHORT_SESSION_MS
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
-CONTROL = 32
 
 
-def begin(bootstrap: str, name: str | None = None, timeout_ms: int = 60_000) -> Producer:
+def begin(bootstrap: str, name: str | None = None, timeout_ms: int = 600_000) -> Producer:
     """A transactional producer, ready for its first transaction."""
     settings = {
         "transactional.id": name or confluent.new_name("txn"),
@@ -58,6 +58,32 @@ def seen(bootstrap: str, topic: str, isolation: str, partitions: Iterable[int] =
     return [text_of(message) for message in messages]
 
 
+def committed(
+    bootstrap: str, topic: str, count: int, partitions: Iterable[int] = (0,)
+) -> list[str]:
+    """As `seen`, once `count` values are: a commit is answered before its markers are written."""
+    parts = list(partitions)
+    values: list[str] = []
+
+    def is_there() -> bool:
+        values[:] = seen(bootstrap, topic, COMMITTED, parts)
+        return len(values) >= count
+
+    wait_until(is_there, SECONDS_MAX, f"{count} committed records of {topic}")
+    return values
+
+
+def wait_for_completion(bootstrap: str, name: str) -> None:
+    """Until every marker of the last commit under this transactional id is written."""
+
+    def is_complete() -> bool:
+        with TransactionWire(bootstrap, name) as wire:
+            told = wire.list(transactional_id_pattern=name).transaction_states
+        return [one.transaction_state for one in told] == ["CompleteCommit"]
+
+    wait_until(is_complete, SECONDS_MAX, f"the commit of {name} is finished")
+
+
 def text_of(message: Message) -> str:
     value = message.value()
     assert value is not None
@@ -71,11 +97,7 @@ def markers(bootstrap: str, topic: str, partition: int = 0) -> list[int]:
         _, end = ends.get_watermark_offsets(TopicPartition(topic, partition), SECONDS_MAX)
         ends.close()
         data = stored_bytes(wire, topic, end, partition=partition)
-    return [
-        batch.base_offset
-        for batch in batches_in(data)
-        if int.from_bytes(data[batch.position + 21 : batch.position + 23], "big") & CONTROL
-    ]
+    return [batch.base_offset for batch in batches_in(data) if batch.is_control]
 
 
 # -- clients ----------------------------------------------------------------------------------
@@ -180,7 +202,7 @@ def test_transactional_message_copier(bootstrap: str, java: JavaHost) -> None:
             *("--max-messages", "200", "--enable-random-aborts"),
         )
         assert "ShutdownComplete" in run.output, run
-    assert sorted(seen(bootstrap, target, COMMITTED, (0, 1)), key=int) == values
+    assert sorted(committed(bootstrap, target, 400, (0, 1)), key=int) == values
 
 
 def test_kafka_transactions_tool(bootstrap: str, java: JavaHost) -> None:
@@ -234,7 +256,7 @@ def test_kafka_transactions_finds_what_hangs(make_node: MakeNode, java: JavaHost
     tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     assert found("--topic", topic) == []
     living.commit_transaction(SECONDS_MAX)
-    assert seen(bootstrap, other, COMMITTED) == ["open"]
+    assert committed(bootstrap, other, 1) == ["open"]
     assert seen(bootstrap, topic, COMMITTED) == []
 
 
@@ -245,13 +267,14 @@ def test_the_log_of_transactions_reads_as_kafkas(bootstrap: str, java: JavaHost)
     producer.begin_transaction()
     write(producer, topic, ["x"])
     producer.commit_transaction(SECONDS_MAX)
+    wait_for_completion(bootstrap, name)
 
     def states() -> list[int]:
         run = java.tool(
             "consumer.ConsoleConsumer",
-            *("--bootstrap-server", bootstrap, "--topic", "__transaction_state"),
-            *("--from-beginning", "--timeout-ms", "1500", "--formatter"),
-            "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter",
+            *("--bootstrap-server", bootstrap),
+            *everything_about(bootstrap, name, "__transaction_state"),
+            *("--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"),
         )
         decoder, found, position = json.JSONDecoder(), [], 0
         while position < len(run.output):
@@ -306,7 +329,7 @@ def test_row_65_consume_transform_produce(bootstrap: str) -> None:
         producer.commit_transaction(SECONDS_MAX)
         copied = offset_of(consumer, source)
     consumer.close()
-    assert seen(bootstrap, target, COMMITTED) == [str(number) for number in range(50)]
+    assert committed(bootstrap, target, 50) == [str(number) for number in range(50)]
 
 
 def offset_of(consumer: Consumer, topic: str) -> int:
@@ -327,7 +350,7 @@ def test_row_66_a_transactional_id_fences_its_older_producer(bootstrap: str) -> 
         older.commit_transaction(SECONDS_MAX)
     assert refused.value.args[0].fatal()
     newer.commit_transaction(SECONDS_MAX)
-    assert seen(bootstrap, topic, COMMITTED) == ["living"]
+    assert committed(bootstrap, topic, 1) == ["living"]
 
 
 def test_row_67_a_restart_finishes_what_was_decided(make_node: MakeNode) -> None:
@@ -339,19 +362,14 @@ def test_row_67_a_restart_finishes_what_was_decided(make_node: MakeNode) -> None
     for part in range(3):
         write(producer, topic, [f"value {part}"], part)
     producer.commit_transaction(SECONDS_MAX)
+    wait_for_completion(node.bootstrap, "x")  # so that it is the completion that is cut off
     node.kill()
     (state_log,) = (one for one in node.data.glob("__transaction_state-*/*.log") if size(one))
     # The completion and two of three markers never were.
     for log in (state_log, *(log_of(node.partition_directory(topic, part)) for part in (1, 2))):
         cut_last_batch(log)
     node.start()
-
-    def done() -> bool:
-        with TransactionWire(node.bootstrap, "x") as wire:
-            told = wire.list(transactional_id_pattern="x").transaction_states
-        return [one.transaction_state for one in told] == ["CompleteCommit"]
-
-    wait_until(done, SECONDS_MAX, "the decision is finished")
+    wait_for_completion(node.bootstrap, "x")
     for part in range(3):
         assert markers(node.bootstrap, topic, part) == [1]
     assert sorted(seen(node.bootstrap, topic, COMMITTED, range(3))) == [
@@ -389,7 +407,7 @@ def test_row_68_all_or_none_over_three_partitions(bootstrap: str) -> None:
     assert seen(bootstrap, topic, COMMITTED, range(3)) == []
     assert sorted(seen(bootstrap, topic, UNCOMMITTED, range(3))) == ["0", "1", "2"]
     producer.commit_transaction(SECONDS_MAX)
-    assert sorted(seen(bootstrap, topic, COMMITTED, range(3))) == ["0", "1", "2"]
+    assert sorted(committed(bootstrap, topic, 3, range(3))) == ["0", "1", "2"]
     for part in range(3):
         assert markers(bootstrap, topic, part) == [1]
 
@@ -428,7 +446,8 @@ def test_a_long_poll_is_not_woken_by_what_it_may_not_see(bootstrap: str) -> None
     topic = confluent.create_topic(bootstrap)
     producer = begin(bootstrap)
     with Wire(bootstrap) as reader:
-        asked = replace(fetch_request(topic, 0, wait_ms=20_000), isolation_level=1)
+        # It may wait longer than the connection's own time-out: only the commit can end it.
+        asked = replace(fetch_request(topic, 0, wait_ms=120_000), isolation_level=1)
         sent = reader.send(asked)
         producer.begin_transaction()
         write(producer, topic, ["a", "b"])

@@ -83,7 +83,7 @@ def test_prepared_it_outlives_its_time_out_and_the_broker(broker: Broker, topic:
         # After a restart the partition asks again, and is told that nothing may be written.
         writer = {**owner, "producer_epoch": owner["producer_epoch"] - 1}
         assert other.write(topic, 1, b"late", version=12, **writer) == 47
-        assert other.end(True, 5, take=False, **owner) == 0
+        assert other.finish(True, **owner) == 0
     assert committed(broker, topic) == [b"prepared"]
 
 
@@ -101,8 +101,7 @@ def test_what_nobody_decides_is_aborted_by_a_person(broker: Broker, topic: str) 
 
         wait_until(is_aborted, SECONDS_MAX, "its markers are written")
         with begin(broker, topic, b"next") as following:
-            assert following.end(True, 5, take=False) == 0
-            assert following.end_when_ready(True, 5, take=False) == 0
+            assert following.finish(True) == 0
     assert committed(broker, topic) == [b"next"]
 
 
@@ -127,7 +126,7 @@ def test_what_was_kept_is_aborted_by_a_producer_that_keeps_nothing() -> None:
             assert stock.init_again() == 0
             assert stock.end(True, 5, take=False, **owner) == 90
             assert stock.write(topic, 0, b"next", version=12) == 0
-            assert stock.end(True, 5) == 0
+            assert stock.finish(True) == 0
         assert committed(broker, topic) == [b"next"]
 
 
@@ -147,7 +146,7 @@ def test_a_producer_of_kip_939_finishes_after_a_crash() -> None:
             assert again.end(True, 5, take=False) == 0
             again.end_when_ready(True, 5)
             assert again.write(topic, 0, b"the next", version=12) == 0
-            assert again.end(True, 5) == 0
+            assert again.finish(True) == 0
         assert committed(broker, topic) == [b"kept", b"the next"]
 
 

@@ -178,6 +178,14 @@ class TransactionWire(Wire):
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return code
 
+    def finish(self, committed: bool, **changed: Any) -> int:
+        """EndTxn v5, and again until the markers are written: readers see all of it then.
+
+        The epoch stays that of the transaction, which is how the second time is known as such.
+        """
+        code = self.end(committed, 5, take=False, **changed)
+        return code or self.end_when_ready(committed, 5, take=False, **changed)
+
     def end_when_ready(self, committed: bool, version: int = 3, **changed: Any) -> int:
         codes: list[int] = []
 

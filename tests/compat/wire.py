@@ -193,6 +193,7 @@ class StoredBatch:
         fields = BATCH_PREFIX.unpack_from(data, position)
         self.base_offset, length, self.leader_epoch = fields[:3]
         self.codec = fields[5] & 7
+        self.is_control = bool(fields[5] & 32)
         self.size = length + 12
         self.position = position
         self.next_offset = self.base_offset + fields[6] + 1
