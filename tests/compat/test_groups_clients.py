@@ -26,6 +26,10 @@ from tests.compat.group_wire import GroupWire
 from tests.compat.test_groups_rows import spread
 from tests.patience import SECONDS_MAX, SESSION_MS
 
+# kafka-python leaves its connection to the coordinator to the garbage collector, which may come at
+# any time from its close on.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
 # A poll of kafka-python that is too short for a rebalance can leave it half done for good.
 POLL_MS = 1000
 
@@ -51,7 +55,7 @@ def python_consumer(at: str, group: str, topic: str, **settings: Any) -> KafkaCo
 
 @pytest.fixture(autouse=True)
 def forgotten_sockets() -> Iterator[None]:
-    """kafka-python leaves its connection to the coordinator to the garbage collector."""
+    """None is left to a later test, where the warning would count."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

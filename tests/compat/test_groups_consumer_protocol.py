@@ -345,9 +345,10 @@ class JavaMembers:
         return told
 
     def share(self) -> list[int]:
-        owned = [place for one in self.told().values() for place in one["owned"]]
+        shares = [one["owned"] for one in self.told().values()]
+        owned = [place for each in shares for place in each]
         assert len(owned) == len(set(owned)), "a partition is read by two"
-        return sorted(len(one["owned"]) for one in self.told().values())
+        return sorted(len(each) for each in shares)
 
     def await_share(self, *sizes: int) -> None:
         wait_until(lambda: self.share() == list(sizes), SECONDS_MAX, f"{sizes} partitions")
@@ -479,6 +480,12 @@ def test_kafka_s_tool_describes_the_group(
         members
     )
     people.stop("a")
+    # It does not wait until the broker has heard of its leaving.
+    wait_until(
+        lambda: re.search(rf"{group}.* Empty ", tool("--describe", "--group", group, "--state")),
+        SECONDS_MAX,
+        "nobody is left",
+    )
     assert "Deletion of requested consumer groups" in tool("--delete", "--group", group)
 
 

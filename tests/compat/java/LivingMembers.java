@@ -18,7 +18,10 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 public final class LivingMembers {
     private static final Map<String, Member> MEMBERS = new TreeMap<>();
 
-    /** One consumer and its thread; what it tells is guarded by its own lock. */
+    /** Held while anybody's share changes or all are looked at: one partition must not be seen with two owners. */
+    private static final Object SHARES = new Object();
+
+    /** One consumer and its thread; what it tells is guarded by its own lock, taken after that of the shares. */
     private static final class Member implements ConsumerRebalanceListener {
         private final KafkaConsumer<String, String> consumer;
         private final TreeSet<String> owned = new TreeSet<>();
@@ -72,13 +75,21 @@ public final class LivingMembers {
         }
 
         @Override
-        public synchronized void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-            partitions.forEach(partition -> owned.add(partition.toString()));
+        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            synchronized (SHARES) {
+                synchronized (this) {
+                    partitions.forEach(partition -> owned.add(partition.toString()));
+                }
+            }
         }
 
         @Override
-        public synchronized void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-            partitions.forEach(partition -> owned.remove(partition.toString()));
+        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            synchronized (SHARES) {
+                synchronized (this) {
+                    partitions.forEach(partition -> owned.remove(partition.toString()));
+                }
+            }
         }
 
         synchronized Map<String, Object> told() {
@@ -106,7 +117,9 @@ public final class LivingMembers {
     /** What each member that lives owns, has read, and has failed with. */
     public static Object told(Map<String, Object> arguments) {
         Map<String, Object> told = new LinkedHashMap<>();
-        MEMBERS.forEach((name, member) -> told.put(name, member.told()));
+        synchronized (SHARES) {
+            MEMBERS.forEach((name, member) -> told.put(name, member.told()));
+        }
         return told;
     }
 
