@@ -16,6 +16,7 @@ import pytest
 from tests.compat.command import OTTLA, Ottla
 from tests.compat.confluent import new_name
 from tests.compat.conftest import MakeNode
+from tests.compat.nodes import wait_until
 from tests.patience import SECONDS_MAX
 
 # Records with timestamps of long ago are not to be swept away in the middle of a test.
@@ -171,7 +172,14 @@ def test_acks(ottla: Ottla, acks: str) -> None:
         "first_failure": None,
         "partitions": [{"partition": 0, "delivered": 2}],
     }
+    if acks == "0":  # what was sent may still be on its way
+        wait_until(lambda: latest_offset(ottla, topic) == 2, SECONDS_MAX, "both have arrived")
     assert ottla("consume", topic).out == b"a\nb\n"
+
+
+def latest_offset(ottla: Ottla, topic: str) -> int:
+    (row,) = ottla("topic", "records", topic, "-o", "json").document()
+    return int(row["latest_offset"])
 
 
 def test_keys_headers_nulls_and_formats(ottla: Ottla, tmp_path: Path) -> None:

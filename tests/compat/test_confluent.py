@@ -32,6 +32,12 @@ def test_codec_round_trip(bootstrap: str, codec: str) -> None:
 def test_acks(bootstrap: str, acks: str) -> None:
     topic = confluent.create_topic(bootstrap)
     confluent.send_values(bootstrap, topic, VALUES, {"acks": acks})
+    if acks == "0":  # what was sent may still be on its way
+        wait_until(
+            lambda: confluent.watermarks(bootstrap, topic) == (0, len(VALUES)),
+            SECONDS_MAX,
+            "everything has arrived",
+        )
     assert confluent.read_values(bootstrap, topic) == VALUES
 
 
