@@ -57,7 +57,8 @@ def send(port: int, frame: bytes) -> None:
     what comes back is thrown away, but something must come, or the end."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX) as connection:
         connection.sendall(struct.pack(">i", len(frame)) + frame + API_VERSIONS)
-        connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # not connected any more: the end has come
+            connection.shutdown(socket.SHUT_WR)
         with suppress(ConnectionResetError):
             while connection.recv(1 << 16):
                 pass
