@@ -70,6 +70,7 @@ _NEXT_GUESS_RATIO = 4
 # Room of this size is mapped, and goes back to the system when it is closed. The allocator would
 # keep it, once for each thread of the pool, and a few bombs would cost memory for good.
 _MAPPED_BYTES_MIN = 1024 * 1024
+_GZIP_PIECE_BYTES = 64 * 1024
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -113,7 +114,9 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     of all the rest, so that many empty ones would hold up the broker."""
     decompressor = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
-        unpacked = decompressor.decompress(data, limit + 1)
+        unpacked = decompressor.decompress(data, min(limit + 1, _MAPPED_BYTES_MIN))
+        if len(unpacked) == _MAPPED_BYTES_MIN <= limit:
+            unpacked = _gzip_in_pieces(decompressor, unpacked, limit)
     except zlib.error as cause:
         raise _damaged(GZIP) from cause
     if len(unpacked) > limit:
@@ -121,6 +124,29 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     if not decompressor.eof or decompressor.unused_data:
         raise _damaged(GZIP)
     return unpacked
+
+
+def _gzip_in_pieces(decompressor: zlib._Decompress, first: bytes, limit: int) -> bytes:
+    """The rest behind `first`, in mapped room: zlib itself would take it from the allocator. In
+    small pieces of what is packed, too, since what is left of one is copied each time."""
+    packed = memoryview(decompressor.unconsumed_tail)
+    with mmap.mmap(-1, limit + _GZIP_PIECE_BYTES) as mapped:
+        mapped[: len(first)] = first
+        filled, position = len(first), 0
+        left: Buffer = b""
+        while True:
+            if not left and position < len(packed):
+                left = packed[position : position + _GZIP_PIECE_BYTES]
+                position += _GZIP_PIECE_BYTES
+            piece = decompressor.decompress(left, _GZIP_PIECE_BYTES)
+            mapped[filled : filled + len(piece)] = piece
+            filled += len(piece)
+            if filled > limit:
+                raise _too_large(limit)
+            left = decompressor.unconsumed_tail
+            if decompressor.eof or not (piece or left or position < len(packed)):
+                break
+        return mapped[:filled]
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:

@@ -184,3 +184,15 @@ def test_bombs_are_refused_within_bounded_memory(tmp_path: Path) -> None:
     assert run.stdout.split() == [str(MESSAGE_TOO_LARGE)] * 4
     raw = b"\xff\xff\xff\xff\x0f" + bytes(cramjam.snappy.compress_raw(b"abc"))[1:]
     assert refusal(decompress, SNAPPY, raw, 8 << 20).code == MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3_000_000])
+@pytest.mark.parametrize("unit", [b"a", bytes(range(256)) * 300])
+def test_what_is_unpacked_in_pieces_is_whole(size: int, unit: bytes) -> None:
+    """Around the size from which on room is mapped; the second kind packs badly."""
+    plain = (unit * (size // len(unit) + 1))[:size]
+    packed = compress(GZIP, plain, 1)
+    assert decompress(GZIP, packed, size) == plain
+    assert refusal(decompress, GZIP, packed, size - 1).code == MESSAGE_TOO_LARGE
+    for damaged in (packed[:-1], packed + b"x", packed[: len(packed) // 2]):
+        assert refusal(decompress, GZIP, damaged, size).code == CORRUPT_MESSAGE
