@@ -202,7 +202,7 @@ class Greetings:
     def _kill_and_restart(self, group: str, commit: str) -> dict[str, int]:
         """How often each value came."""
         way = ("--commit", commit, "--commit-every", str(len(self._records[0])))
-        first = self._start_member("first", group, (*way, "--rate", "2", "--follow"), mortal=True)
+        first = self._start_member("first", group, (*way, "--rate", "0.1", "--follow"), mortal=True)
         first.wait_until(lambda: bool(first.deliveries), "get a record")
         first.kill()
         self._hear(first)
