@@ -112,10 +112,10 @@ class ClassicMember(GroupMember):
         # A coordinator answers in order: behind a join that waits for others, nothing gets through.
         purpose = _LEAVING if self._is_joining else COORDINATOR
         self.stop()
-        await self._tell_leaving(reason, purpose)
-
-    async def _tell_leaving(self, reason: str, purpose: str = COORDINATOR) -> None:
         member_id, self.member_id, self.generation = self.member_id, "", NO_GENERATION
+        await self._tell_leaving(member_id, reason, purpose)
+
+    async def _tell_leaving(self, member_id: str, reason: str, purpose: str = COORDINATOR) -> None:
         if not member_id or self.settings.group_instance_id is not None:
             return
         member = {"member_id": member_id, "group_instance_id": None, "reason": reason}
@@ -410,8 +410,10 @@ class ClassicMember(GroupMember):
             self.group_id,
             self.settings.max_poll_interval_ms,
         )
-        await self._tell_leaving("no poll within max.poll.interval.ms")
+        member_id = self.member_id
+        # Before anybody is asked: who polls meanwhile has lost its partitions, and joins anew.
         self._forget_membership("it was away for longer than max.poll.interval.ms")
+        await self._tell_leaving(member_id, "no poll within max.poll.interval.ms")
 
     def _forget_membership(self, reason: str, code: int = codes.UNKNOWN_MEMBER_ID) -> None:
         if code == codes.UNKNOWN_MEMBER_ID:

@@ -114,6 +114,23 @@ def test_an_application_that_does_not_poll_for_too_long_leaves() -> None:
     assert world.told[1:] == [("lost", [("t", 0)]), ("assigned", [("t", 0)])]
 
 
+def test_who_polls_before_the_leave_is_answered_has_lost_its_partitions_and_stays() -> None:
+    """Meanwhile somebody else may have them: they are not given up, they are gone."""
+    world = member(0, max_poll_interval_ms=10_000)
+    drain(world)
+    world.group.is_rebalancing = True  # so that a join is wanted already
+    world.overrides[keys.LEAVE_GROUP] = lambda request, version: Later(
+        4_000, world.group.leave(request, version)
+    )
+    world.pass_time(11_000)
+    drain(world, 1_000)
+    assert world.told[1:] == [("lost", [("t", 0)])]
+    drain(world, 8_000)
+    drain(world, 8_000)
+    assert world.told[2:] == [("assigned", [("t", 0)])]
+    assert world.group.generation == 2
+
+
 def test_a_member_that_was_forgotten_loses_its_partitions_and_comes_back() -> None:
     world = member(0)
     drain(world)
