@@ -87,10 +87,12 @@ def test_a_replica_that_is_away_is_not_waited_for(cluster: Cluster) -> None:
 def test_decisions_are_on_as_many_brokers_as_there_are_up_to_three(cluster: Cluster) -> None:
     options = {"kafka.bootstrap.servers": cluster.bootstrap}
     sink = ClientSinkCluster(parse_sink_options(options, streaming=True))
+    cluster.stop(3)  # it is away, and counts all the same
     try:
         assert sink.decision("any") is None
     finally:
         sink.wire.close()
+        cluster.start(3)
     admin = Topics(cluster.bootstrap, "decisions").admin
     described = admin.list_topics(TOPIC, timeout=60).topics[TOPIC]
     assert {len(one.replicas) for one in described.partitions.values()} == {3}

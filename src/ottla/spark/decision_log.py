@@ -14,6 +14,7 @@ from ottla.client.fetch_records import read_records
 from ottla.client.murmur2 import murmur2
 from ottla.protocol.api_keys import CREATE_TOPICS, METADATA
 from ottla.protocol.error_codes import (
+    INVALID_REPLICATION_FACTOR,
     NONE,
     OFFSET_OUT_OF_RANGE,
     TOPIC_ALREADY_EXISTS,
@@ -119,9 +120,18 @@ class DecisionLog:
         self._topic_id = "" if found.topic_id == NULL_UUID else str(found.topic_id)
 
     async def _create(self) -> None:
+        """As durable as what it decides on: a decision that is lost is a batch written twice. How
+        many brokers there are is tried out: those that can be seen leave out who is away."""
+        replicas = REPLICAS_MAX
+        code, message = await self._ask_to_create(replicas)
+        while code == INVALID_REPLICATION_FACTOR and replicas > 1:
+            replicas -= 1
+            code, message = await self._ask_to_create(replicas)
+        if code not in (NONE, TOPIC_ALREADY_EXISTS):
+            raise error_for(code, f"creating {TOPIC}", message)
+
+    async def _ask_to_create(self, replicas: int) -> tuple[int, str | None]:
         core = self._wire.core
-        # As durable as what it decides on: a decision that is lost is a batch written twice.
-        replicas = min(REPLICAS_MAX, max(len(core.cluster.brokers), 1))
         settings = {**SETTINGS, "min.insync.replicas": str(max(replicas - 1, 1))}
         node_id = core.cluster.controller_id
         if node_id not in core.cluster.brokers:
@@ -145,9 +155,7 @@ class DecisionLog:
                 "validate_only": False,
             },
         )
-        code = answer.topics[0].error_code
-        if code not in (NONE, TOPIC_ALREADY_EXISTS):
-            raise error_for(code, f"creating {TOPIC}", answer.topics[0].error_message)
+        return answer.topics[0].error_code, answer.topics[0].error_message
 
     def _forget(self) -> None:
         """The topic may be another one by now: everything is asked and read anew."""
