@@ -11,19 +11,34 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from ottla.spark.errors import SparkError
 from ottla.spark.pipeline.notes import QueryNotes
 from ottla.spark.pipeline.status import PAUSED, RUNNING, STARTING, STOPPED, Status, StatusFile
 
 WANTED = (RUNNING, PAUSED, STOPPED)
+LOOKS_MAX, LOOK_S = 20, 0.01
 RUNNER_STATUS, ENGINE_STATUS = "runner.json", "engine.json"
 
 
 class AlreadyRunning(SparkError):
     """Another runner has the project."""
+
+
+def _is_taken(lock: TextIO) -> bool:
+    """Takes the lock for a runner. Who only looks has it for a moment, and is waited for."""
+    for _ in range(LOOKS_MAX):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOOK_S)
+        else:
+            return True
+    return False
 
 
 class Control:
@@ -42,14 +57,12 @@ class Control:
         """As the one runner of the project; raises AlreadyRunning."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock.open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not _is_taken(lock):
                 lock.seek(0)
                 raise AlreadyRunning(
                     f"the pipeline is running already (process {lock.read().strip() or '?'}): "
                     "`ottla pipeline stop` ends it"
-                ) from None
+                )
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
@@ -60,7 +73,8 @@ class Control:
             return False
         with self._lock.open("a+") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Shared: two who look at the same moment must not take each other for a runner.
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
                 return True
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import threading
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,18 @@ def test_what_is_wanted_stays_until_something_else_is(control: Control) -> None:
     assert control.wanted() == RUNNING
     control.want(PAUSED)
     assert Control(control.directory).wanted() == PAUSED
+
+
+def test_who_only_looks_is_no_runner(tmp_path: Path) -> None:
+    """Others look at the same moment, and a runner starts: the lock is shared for that moment."""
+    control = Control(tmp_path)
+    with control.held():
+        assert control.is_held()
+    with (tmp_path / "lock").open("a+") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not control.is_held()
+        done = threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN))
+        done.start()
+        with control.held():
+            assert control.is_held()
+        done.join()
