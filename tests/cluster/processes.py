@@ -85,6 +85,7 @@ class ProcessCluster:
         self._up: subprocess.Popen[bytes] | None = None
         self._client = KazooClient(self._zookeeper, timeout=30.0, connection_retry=RECONNECT)
         self._away: dict[int, str] = {}
+        self._may_complain: set[int] = set()
         self.broker_ids = list(range(1, brokers + 1))
         self._ports: dict[int, int] = {}
 
@@ -140,7 +141,9 @@ class ProcessCluster:
             subprocess.run([OTTLA, "cluster", "down", "--data", str(self._data)], check=False)
 
     def _complaints(self) -> list[str]:
-        texts = [path.read_text(errors="replace") for path in self._data.glob("broker-*.log")]
+        watched = [each for each in self.broker_ids if each not in self._may_complain]
+        paths = [self._data / f"broker-{each}.log" for each in watched]
+        texts = [path.read_text(errors="replace") for path in paths]
         return [line for text in texts for line in text.splitlines() if COMPLAINT.search(line)]
 
     # -- what is done to it -----------------------------------------------------------------
@@ -158,6 +161,11 @@ class ProcessCluster:
     def kill(self, broker_id: int, /) -> None:
         call(self._data, "kill", broker_id)
         self._away[broker_id] = "killed"
+
+    def ended(self, broker_id: int, /) -> None:
+        """It stopped by itself, for a reason that its log tells."""
+        self._away[broker_id] = "ended"
+        self._may_complain.add(broker_id)
 
     def pause(self, broker_id: int, /) -> None:
         call(self._data, "pause", broker_id)
@@ -182,6 +190,10 @@ class ProcessCluster:
     @property
     def data_dir(self) -> str:
         return str(self._data)
+
+    def said(self) -> str:
+        """What `ottla cluster up` has told so far."""
+        return self._log.read_text()
 
     @property
     def bootstrap(self) -> str:

@@ -70,12 +70,11 @@ class Replicated:
             )
         )
 
-    def send(self, producer: Producer, count: int = 1) -> None:
+    def send(self, producer: Producer, count: int = 1, *, size: int = 0) -> None:
         for _ in range(count):
             self._count += 1
-            producer.produce(
-                self.topic, f"value {self._count}".encode(), on_delivery=self._delivered
-            )
+            value = f"value {self._count}".ljust(size).encode()
+            producer.produce(self.topic, value, on_delivery=self._delivered)
             producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

@@ -63,6 +63,9 @@ class Node:
         self._log_dirs: list[LogDir] = []
         self._ready = False
         self._stopping = False
+        self.useless = asyncio.Event()
+        """Set when every log dir of a broker in a cluster has failed: others do its work, and it
+        is to stop. A single node stays, since nobody else could say what has become of it."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -117,6 +120,8 @@ class Node:
             )
         around = self._surroundings()
         self.parts = parts = Parts(around, self.config, self._opened)
+        if self._opened.is_cluster:
+            parts.replicas.on_last_dir_failed = self.useless.set
         self._lag = LoopLag(self.timers)
         self._sight = Sight(around, parts, self._lag, lambda: self._ready)
         cluster_id = nodes.encode_uuid(uuid.uuid4())
@@ -241,6 +246,11 @@ class Node:
             self._opened.store.close()
         for log_dir in self._log_dirs:
             log_dir.release()
+
+    def failures(self) -> str:
+        """Which log dirs have failed, and why."""
+        failed = [one for one in self._log_dirs if one.error is not None]
+        return "; ".join(f"{one.path}: {one.error}" for one in failed)
 
     def greeting(self) -> str:
         where = ", ".join(f"{host}:{port}" for host, port in self.listening.bound)

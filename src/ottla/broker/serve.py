@@ -1,4 +1,7 @@
-"""`ottla serve`: one broker in the foreground, from its settings to its end by a signal."""
+"""`ottla serve`: one broker in the foreground, from its settings to its end.
+
+The end is a signal; or, in a cluster, the failure of its last log dir (F7).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ def run(
     data_dir: str | None = None,
     listen: str | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit code; a refusal is one line on stderr."""
+    """Serve until SIGTERM or SIGINT. Returns the exit code; a refusal is one line on stderr, and
+    so is an end that nobody asked for."""
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
@@ -40,6 +44,10 @@ def run(
     return 0
 
 
+class NothingLeftToServe(OttlaError):
+    """Every log dir has failed, while others can do without this broker."""
+
+
 async def _serve(node: Node) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -50,9 +58,22 @@ async def _serve(node: Node) -> None:
     gc.freeze()
     try:
         greet(node.greeting())
-        await stopping.wait()
+        await _first_of(stopping, node.useless)
+        if not stopping.is_set():
+            log.error("every log dir has failed: this broker hands over and stops")
     finally:
         await node.stop()
+    if not stopping.is_set():
+        raise NothingLeftToServe("stopped, since every log dir has failed: " + node.failures())
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def greet(greeting: str) -> None:

@@ -89,6 +89,8 @@ class LocalReplicas:
         self.on_roll: Callable[[PartitionLog], None] | None = None
         self.on_offline: Callable[[list[TopicPartition]], None] = lambda keys: None
         """These replicas are of no use any more: others have to do without them."""
+        self.on_last_dir_failed: Callable[[], None] = lambda: None
+        """There is no log dir left that works."""
         self.forget: Callable[[list[TopicPartition]], Deferred[None]] = lambda keys: all_of([])
         """Takes partitions out of the checkpoints on the disk."""
 
@@ -368,6 +370,8 @@ class LocalReplicas:
                     self.copying.unfollow(partition)
                     partition.go_offline()
                 self.on_offline([(one.topic, one.partition) for one in gone])
+                if all(one.error is not None for one in self._log_dirs):
+                    self.on_last_dir_failed()
 
     def _on_alarm(self, partition: Partition, reason: str) -> None:
         self.alarms += 1

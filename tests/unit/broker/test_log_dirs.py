@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from ottla.broker.config_file import load_broker_config
 from ottla.broker.node import Node
 from ottla.log.log_dir import LogDir
 from ottla.testing.loop_thread import LoopThread
+from tests.patience import SECONDS_MAX
 
 
 @contextmanager
@@ -73,3 +75,19 @@ def test_it_does_not_start_without_the_first(tmp_path: Path, broken: Path) -> No
         broker_over(broken, tmp_path / "sound"),
     ):
         pass
+
+
+def test_a_single_node_stays_without_any_disk(tmp_path: Path) -> None:
+    with broker_over(tmp_path / "first", tmp_path / "second") as node:
+        failed = threading.Event()
+
+        def fail_all() -> None:
+            for log_dir in node._log_dirs:
+                assert node.parts is not None
+                node.parts.replicas.storage_failed(StorageError(log_dir.path, "write"))
+            failed.set()
+
+        node._loop.call_soon_threadsafe(fail_all)
+        assert failed.wait(SECONDS_MAX)
+        assert None not in errors_of(node)
+        assert not node.useless.is_set()

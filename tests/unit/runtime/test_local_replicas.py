@@ -219,6 +219,17 @@ def test_a_failed_disk_is_told(tmp_path: Path) -> None:
         assert two.partition(index).check_leader(-1) == expected
 
 
+def test_the_last_disk_that_fails_is_told_once(tmp_path: Path) -> None:
+    two = Broker(tmp_path, ("one", "two")).load(state(1), state(1))
+    told: list[bool] = []
+    two.replicas.on_last_dir_failed = lambda: told.append(True)
+    two.replicas.storage_failed(StorageError(str(tmp_path / "one" / "t-0"), "append"))
+    assert told == []
+    two.replicas.storage_failed(StorageError(str(tmp_path / "two"), "append"))
+    two.replicas.storage_failed(StorageError(str(tmp_path / "one"), "append"))
+    assert told == [True]
+
+
 def test_a_disk_whose_name_begins_alike_has_not_failed(tmp_path: Path) -> None:
     two = Broker(tmp_path, ("disk1", "disk10")).load(state(1), state(1))
     two.replicas.storage_failed(StorageError(str(tmp_path / "disk10" / "t-1"), "append"))
