@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.broker import cluster_figures
 from ottla.broker.cluster_figures import ClusterFigures
+from ottla.runtime.log_dir_reserve import Room
 from ottla.runtime.request_stats import BUCKETS_NS
 
 
@@ -33,6 +34,8 @@ class Figures:
     logs: list[tuple[str, int, int, int, int, int]]
     """Of each online log: topic, partition, bytes, first offset, next offset, watermark."""
     cluster: Callable[[], ClusterFigures]
+    rooms: list[Room]
+    """Of each online log dir, what was found at the last look."""
 
 
 def exposition(figures: Figures) -> str:
@@ -53,6 +56,7 @@ class _Collector:
     def collect(self) -> Iterator[Any]:
         yield from self._requests()
         yield from self._logs()
+        yield from self._rooms()
         yield from self._gauges()
         yield from cluster_figures.families(self._figures.cluster())
 
@@ -89,6 +93,25 @@ class _Collector:
             end.add_metric(names, following)
             committed.add_metric(names, high_watermark)
         yield from (size, start, end, committed)
+
+    def _rooms(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["log_dir"]
+        free = GaugeMetricFamily(
+            "ottla_log_dir_free_bytes", "Bytes left on its file system.", labels=labels
+        )
+        reserve = GaugeMetricFamily(
+            "ottla_log_dir_reserve_bytes", "Below so many produce is refused.", labels=labels
+        )
+        short = GaugeMetricFamily(
+            "ottla_log_dir_short_of_room", "1 while produce is refused there.", labels=labels
+        )
+        for room in self._figures.rooms:
+            free.add_metric([room.log_dir], room.free_bytes)
+            reserve.add_metric([room.log_dir], room.reserve_bytes)
+            short.add_metric([room.log_dir], room.is_short)
+        yield from (free, reserve, short)
 
     def _gauges(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -97,6 +97,7 @@ class Node:
             raise
         self._on_each_log_dir(parts, lambda log_dir: _begin(parts, log_dir))
         parts.upkeep.start()
+        parts.reserve.start()
         parts.cleaner.start()
         parts.copying.start()
         parts.groups.start()
@@ -206,6 +207,7 @@ class Node:
         parts.transactions.close()
         parts.groups.close()
         parts.upkeep.stop()
+        parts.reserve.stop()
         parts.cleaner.stop()
         self._lag.stop()
         await self._sight.stop()

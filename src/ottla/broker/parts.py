@@ -28,6 +28,7 @@ from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.in_sync_writer import InSyncWriter
 from ottla.runtime.local_replicas import LocalReplicas
 from ottla.runtime.log_cleaner import LogCleaner
+from ottla.runtime.log_dir_reserve import LogDirReserve
 from ottla.runtime.log_upkeep import LogUpkeep
 from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.metadata_driver import MetadataDriver
@@ -91,6 +92,12 @@ class Parts:
             config=lambda: self.config,
         )
         self.replicas.forget = self.upkeep.forget
+        self.reserve = LogDirReserve(
+            replicas=self.replicas,
+            timers=around.timers,
+            pool=around.pool,
+            config=lambda: self.config,
+        )
         self.cleaner = LogCleaner(
             replicas=self.replicas,
             upkeep=self.upkeep,

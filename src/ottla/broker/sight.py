@@ -99,6 +99,7 @@ class Sight:
                 for partition, held in parts.replicas.online()
             ],
             cluster=self._cluster(),
+            rooms=parts.reserve.rooms(),
         )
 
     def _cluster(self) -> Callable[[], ClusterFigures]:

@@ -74,6 +74,7 @@ VERSIONS = (3, 13)
 FIRST_VERSION_WITH_HINTS = 10
 # Batches that Kafka refuses with these codes before it has looked at the log; so no log start.
 WITHOUT_LOG_START = frozenset({CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
+SHORT_OF_ROOM = "The disk is almost full: what is left of it is kept in reserve."
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
 Waiting = tuple[list[Produced], int, Partition, Validated, int]
@@ -214,6 +215,11 @@ class _Work:
         refusal = self._refusal(partition, name, index)
         if refusal != NONE or partition is None:
             row[place] = _failed(index, refusal)
+            return
+        if partition.is_short_of_room:
+            # Clients try again on this code for as long as they may: Java's until
+            # delivery.timeout.ms, librdkafka without counting it as one of its retries.
+            row[place] = _failed(index, KAFKA_STORAGE_ERROR, SHORT_OF_ROOM)
             return
         rules = partition.produce_rules(self.context.api_version >= FIRST_VERSION_WITH_ZSTD)
         try:

@@ -80,6 +80,7 @@ class LogDir:
         "cluster_id",
         "error",
         "high_watermarks",
+        "is_short_of_room",
         "log_start_offsets",
         "path",
         "power_lost",
@@ -93,6 +94,8 @@ class LogDir:
         self.path = path
         self.error: str | None = None
         """Why it is offline; for the caller to set."""
+        self.is_short_of_room = False
+        """Whether less is left than is kept for others than producers; for the caller, too."""
         self._meta: MetaProperties | None = None
         self.cluster_id: str | None = None
         self.clean = False

@@ -92,6 +92,7 @@ class Partition:
         "high_watermark",
         "in_sync",
         "is_leader",
+        "is_short_of_room",
         "leader_epoch",
         "leader_id",
         "leader_watermark",
@@ -114,6 +115,8 @@ class Partition:
         self.log_dir = log_dir
         self.log: PartitionLog | None = None
         self.is_leader = False
+        self.is_short_of_room = False
+        """What is left of the disk is for others than producers; for the caller to set."""
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -311,7 +314,7 @@ class Partition:
         None if it would not be."""
         log = self.log
         progress = self._progress
-        if log is None or progress is None:
+        if log is None or progress is None or self.is_short_of_room:
             return None
         config = log.config
         if config.flush_messages != LONG_MAX:

@@ -285,6 +285,7 @@ class LocalReplicas:
         topic, index = order.topic, order.index
         partition = Partition(topic.name, index, topic.topic_id, order.log_dir.path)
         partition.on_alarm = self._on_alarm
+        partition.is_short_of_room = order.log_dir.is_short_of_room
         partition.log = order.opened
         if order.opened is not None:
             order.opened.on_roll = self.on_roll
@@ -356,6 +357,14 @@ class LocalReplicas:
                 log.warning("%s could not be deleted: %s", directory, failure)
 
         self._pool.run(self._files.remove_tree, directory).when_done(deleted)
+
+    def set_short_of_room(self, log_dir: LogDir, is_short: bool) -> None:
+        """Whether produce is refused there. It is kept with each partition, where a produce looks
+        anyway; nobody asks the disk then."""
+        log_dir.is_short_of_room = is_short
+        for partition in self._partitions.values():
+            if partition.log_dir == log_dir.path:
+                partition.is_short_of_room = is_short
 
     # -- failing ----------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 from ottla.broker import metrics
 from ottla.broker.cluster_figures import ClusterFigures
 from ottla.broker.metrics import Figures, exposition
+from ottla.runtime.log_dir_reserve import Room
 from ottla.runtime.request_stats import BUCKETS_NS
 from ottla.testing import Broker
 from tests.patience import SECONDS_MAX
@@ -29,6 +30,7 @@ def some_figures() -> Figures:
         fetch_sessions=6,
         logs=[("t", 0, 100, 7, 9, 8), ("t", 1, 200, 0, 4, 4)],
         cluster=lambda: ClusterFigures(leaders=11),
+        rooms=[Room("/disk", 4096, 8192, True)],
     )
 
 
@@ -48,6 +50,9 @@ def test_every_figure_is_told() -> None:
         "ottla_loop_lag_seconds 0.5",
         "ottla_handler_threads 8.0",
         "ottla_fetch_sessions 6.0",
+        'ottla_log_dir_free_bytes{log_dir="/disk"} 4096.0',
+        'ottla_log_dir_reserve_bytes{log_dir="/disk"} 8192.0',
+        'ottla_log_dir_short_of_room{log_dir="/disk"} 1.0',
         'ottla_log_size_bytes{partition="1",topic="t"} 200.0',
         'ottla_log_start_offset{partition="0",topic="t"} 7.0',
         'ottla_log_end_offset{partition="0",topic="t"} 9.0',

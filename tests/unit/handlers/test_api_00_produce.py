@@ -19,8 +19,9 @@ from ottla.protocol.error_codes import (
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
 )
+from ottla.records.batch_header import read_header
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
-from tests.unit.log.world import batch
+from tests.unit.log.world import NOW_MS, batch
 from tests.unit.replication.replicas import TOPIC_ID
 
 VERSION = 13
@@ -130,6 +131,22 @@ def test_a_failed_disk_is_told(broker: ClusterBroker) -> None:
     waiting = produce(broker)
     broker.replica.partition.go_offline()
     assert of_one(waiting).error_code == KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_disk_in_its_reserve_takes_nothing_of_producers(broker: ClusterBroker, acks: int) -> None:
+    partition = broker.replica.partition
+    partition.is_short_of_room = True
+    answer = of_one(produce(broker, acks=acks))
+    assert (answer.error_code, answer.base_offset) == (KAFKA_STORAGE_ERROR, -1)
+    assert "almost full" in answer.error_message
+    assert broker.replica.log.log_end_offset == 0
+    # A coordinator's batch, a marker of a transaction: they have the reserve.
+    content = batch()
+    partition.append(bytearray(content), read_header(content), NOW_MS, from_client=False)
+    assert broker.replica.log.log_end_offset == 1
+    partition.is_short_of_room = False
+    assert of_one(produce(broker, acks=1)).base_offset == 1
 
 
 @pytest.mark.parametrize("acks", [1, -1])

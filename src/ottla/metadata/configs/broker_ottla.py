@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ottla.base.limits import REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE
 from ottla.metadata.configs.definition import (
+    CLUSTER_WIDE,
     ConfigDefinition,
     boolean,
     integer,
@@ -19,6 +20,18 @@ from ottla.metadata.configs.reasons import PAST
 from ottla.metadata.configs.validators import HostAndPort, at_least
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
+    long(
+        "ottla.log.dir.reserve.bytes",
+        -1,
+        at_least(-1),
+        about=(
+            "Produce is refused with KAFKA_STORAGE_ERROR, to be tried again, while less than this "
+            "is left on the file system of a log dir; copies of other brokers and the internal "
+            "topics go on. -1 is 64 MiB or a hundredth of the file system, whichever is less; 0 "
+            "turns it off."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
     integer(
         "ottla.max.request.bytes",
         REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE,
