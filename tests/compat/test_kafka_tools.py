@@ -161,7 +161,24 @@ def test_kafka_metadata_quorum(tool: Tool) -> None:
 
 
 def test_kafka_features(tool: Tool) -> None:
-    assert "metadata.version" in tool("FeatureCommand", "describe")
+    feature = "eligible.leader.replicas.version"
+
+    def levels() -> dict[str, list[str]]:
+        """Supported from and to, and finalized."""
+        lines = [re.findall(r": *(\S+)", line) for line in features("describe").splitlines()]
+        return {line[0]: line[1:4] for line in lines if len(line) == 5}
+
+    features = partial(tool, "FeatureCommand")
+    told = levels()
+    assert told["metadata.version"][1:] == ["4.3-IV0", "4.3-IV0"]
+    assert told["group.version"] == ["0", "1", "1"]
+    assert told["transaction.version"] == ["0", "2", "2"]
+    assert told[feature] == ["0", "1", "1"]
+    down = features("downgrade", "--feature", f"{feature}=0")
+    assert f"{feature} was downgraded to 0." in down
+    assert levels()[feature] == ["0", "1", "0"]
+    assert f"{feature} was upgraded to 1." in features("upgrade", "--feature", f"{feature}=1")
+    assert levels() == told
 
 
 def test_kafka_leader_election(tool: Tool, topic: str) -> None:

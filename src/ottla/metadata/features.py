@@ -19,22 +19,27 @@ from ottla.protocol.error_codes import INVALID_UPDATE_VERSION, NONE
 METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (7, 30),
     GROUP_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
 }
 """Feature -> lowest and highest level that this broker can work with (30 is 4.3-IV0).
 
 Level 1 of `group.version` is the consumer protocol (KIP-848), level 2 of `transaction.version` an
-epoch per transaction (KIP-890).
+epoch per transaction (KIP-890), level 1 of `eligible.leader.replicas.version` that who left an
+in-sync set which became too small may lead (KIP-966). That one is kept at level 0, too: it only
+ever elects who has everything, and a cluster without it would sooner lose something.
 """
 
 FINALIZED: Mapping[str, int] = {
     METADATA_VERSION: 30,
     GROUP_VERSION: 1,
     TRANSACTION_VERSION: 2,
+    ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
 }
 """The levels that a new cluster begins with."""
 

@@ -44,6 +44,11 @@ def test_ranges_and_features(version: int) -> None:
         {"name": "metadata.version", "max_version_level": 30, "min_version_level": 30},
         {"name": "group.version", "max_version_level": 1, "min_version_level": 1},
         {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2},
+        {
+            "name": "eligible.leader.replicas.version",
+            "max_version_level": 1,
+            "min_version_level": 1,
+        },
     ]
 
 

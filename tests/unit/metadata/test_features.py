@@ -41,7 +41,12 @@ def update(
 
 def test_a_new_cluster_has_what_is_built(cluster: Cluster) -> None:
     assert finalized_features(cluster.image) == FINALIZED
-    assert FINALIZED == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert FINALIZED == {
+        "metadata.version": 30,
+        "group.version": 1,
+        "transaction.version": 2,
+        "eligible.leader.replicas.version": 1,
+    }
     assert finalized_epoch(cluster.image) == 0
     assert finalized_features(EMPTY_IMAGE) == FINALIZED
     assert finalized_epoch(EMPTY_IMAGE) == 0
@@ -59,6 +64,16 @@ def test_up_and_down_and_away(cluster: Cluster) -> None:
     assert update(cluster, ("test.version", 0, UNSAFE_DOWNGRADE)).error_code == NONE
     assert cluster.image.features == FINALIZED
     assert cluster.same_as_store()
+
+
+def test_eligible_leaders_go_down_when_it_is_said_so(cluster: Cluster) -> None:
+    name = "eligible.leader.replicas.version"
+    assert update(cluster, (name, 0, 1)).error_code == INVALID_UPDATE_VERSION
+    assert update(cluster, (name, 0, SAFE_DOWNGRADE)).error_code == NONE
+    assert name not in finalized_features(cluster.image)
+    assert update(cluster, (name, 2, 1)).error_code == INVALID_UPDATE_VERSION
+    assert update(cluster, (name, 1, 1)).error_code == NONE
+    assert finalized_features(cluster.image) == FINALIZED
 
 
 def test_no_change_is_no_write(cluster: Cluster) -> None:
