@@ -142,8 +142,10 @@ REFUSED = {
     "count in gzip": (a_batch(gzip.compress(TWO), 1, attributes=1), INVALID_RECORD),
     # Kafka falls over these and answers UNKNOWN_SERVER_ERROR.
     "garbage": (a_batch(b"\xff" * 40), INVALID_RECORD),
-    "garbage as gzip": (a_batch(b"\xff" * 40, attributes=1), CORRUPT_MESSAGE),
-    "plain records as lz4": (a_batch(ONE, attributes=3), CORRUPT_MESSAGE),
+    "garbage as gzip": (a_batch(b"\xff" * 40, attributes=1), INVALID_RECORD),
+    "garbage as snappy": (a_batch(b"\xff" * 40, attributes=2), INVALID_RECORD),
+    "plain records as lz4": (a_batch(ONE, attributes=3), INVALID_RECORD),
+    "garbage as zstd": (a_batch(b"\xff" * 40, attributes=4), INVALID_RECORD),
     "codec 5": (a_batch(ONE, attributes=5), UNSUPPORTED_COMPRESSION_TYPE),
     # Kafka takes it on a topic with CreateTime and clears the bit.
     "LogAppendTime from a client": (a_batch(ONE, attributes=8), INVALID_TIMESTAMP),
