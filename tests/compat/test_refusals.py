@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
 
-from tests.compat.confluent import consumer, create_topic
+import pytest
+
+from tests.compat.confluent import consumer, create_topic, new_name
 from tests.compat.wire import Wire, batch_of, fetch_request, produce, produce_request
 from tests.patience import SECONDS_MAX
 
 CORRUPT_MESSAGE = 2
+UNKNOWN_TOPIC_OR_PARTITION = 3
 NOT_LEADER_OR_FOLLOWER = 6
 INVALID_TOPIC_EXCEPTION = 17
+INVALID_REQUIRED_ACKS = 21
+UNKNOWN_TOPIC_ID = 100
 
 
 def test_an_internal_topic_is_not_written_by_clients(bootstrap: str) -> None:
@@ -33,6 +42,35 @@ def test_a_refused_batch_has_no_place_in_the_log(bootstrap: str) -> None:
     assert (int(kept.error_code), kept.log_start_offset) == (0, 0)
     assert int(refused.error_code) == CORRUPT_MESSAGE
     assert (refused.base_offset, refused.log_start_offset) == (-1, -1)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_acks_that_nobody_knows(bootstrap: str, version: int) -> None:
+    topic = create_topic(bootstrap)
+    with Wire(bootstrap) as wire:
+
+        def told(name: str, partition: int = 0) -> int:
+            options = {"acks": 2, "version": version, "partition": partition}
+            return int(produce(wire, name, batch_of([b"value"]), **options).error_code)
+
+        assert told(topic) == INVALID_REQUIRED_ACKS
+        assert told(topic, 7) == UNKNOWN_TOPIC_OR_PARTITION
+        assert told(new_name()) == UNKNOWN_TOPIC_OR_PARTITION
+        assert told("no/name") == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_acks_that_nobody_knows_for_an_id_that_nobody_knows(bootstrap: str) -> None:
+    schema: Any = import_module("kio.schema.produce.v13.request")
+    data = schema.PartitionProduceData(index=0, records=batch_of([b"value"]))
+    request = schema.ProduceRequest(
+        transactional_id=None,
+        acks=2,
+        timeout=timedelta(seconds=10),
+        topic_data=(schema.TopicProduceData(topic_id=uuid.uuid4(), partition_data=(data,)),),
+    )
+    with Wire(bootstrap) as wire:
+        (answer,) = wire.call(request).responses
+    assert [int(one.error_code) for one in answer.partition_responses] == [UNKNOWN_TOPIC_ID]
 
 
 def test_a_client_that_claims_to_be_a_replica_gets_nothing(bootstrap: str) -> None:

@@ -29,6 +29,7 @@ from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
 from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
 from ottla.metadata import topic_names
+from ottla.metadata.image import MetadataImage
 from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
@@ -84,7 +85,7 @@ Waiting = tuple[list[Produced], int, Partition, Validated, int]
 def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None] | None:
     request = read_produce_request(context.api_version, body)
     if not -1 <= request.acks <= 1:
-        return _finish(context, request, _refuse_all(request, INVALID_REQUIRED_ACKS))
+        return _finish(context, request, _refuse_acks(context.services.image, request))
     work = _Work(context, request)
     work.start()
     if work.stored_at is not None and len(request.topics) == len(work.results[0]) == 1:
@@ -94,10 +95,22 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     return work.answer
 
 
-def _refuse_all(request: ProduceRequest, code: int) -> list[list[Produced]]:
-    return [
-        [_failed(index, code) for index, _ in partitions] for _, _, partitions in request.topics
-    ]
+def _refuse_acks(image: MetadataImage, request: ProduceRequest) -> list[list[Produced]]:
+    """Of what there is: a partition that nobody knows is told so first."""
+    results = []
+    for name, topic_id, partitions in request.topics:
+        topic = image.topics.get(name or "") if topic_id is None else image.topic_by_id(topic_id)
+        unknown = UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None and topic_id is not None:
+            unknown = UNKNOWN_TOPIC_ID
+        known = {} if topic is None else topic.partitions
+        results.append(
+            [
+                _failed(index, INVALID_REQUIRED_ACKS if index in known else unknown)
+                for index, _ in partitions
+            ]
+        )
+    return results
 
 
 def _failed(
