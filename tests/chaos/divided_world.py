@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -21,7 +22,7 @@ from ottla.runtime.zookeeper_server import ZooKeeperServers
 from tests.chaos import slow_serve
 from tests.chaos.divided_network import Network, Way
 from tests.chaos.troubled_cluster import BROKERS, SESSION_MS, SETTINGS, TroubledCluster
-from tests.compat.nodes import ProcessNode
+from tests.compat.nodes import STOP_SECONDS_MAX, ProcessNode
 from tests.ports import free_port
 
 ZOOKEEPER = "zookeeper"
@@ -65,10 +66,22 @@ class Served(ProcessNode):
     def ready_mark(self) -> str:
         return f"listening on {self.bootstrap}"
 
-    def allow_files(self, allowed: bool) -> None:
+    def allow_no_files(self) -> None:
         assert self.process is not None
         _, most = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (most if allowed else 0, most))
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (0, most))
+
+    def end_without_disk(self) -> None:
+        """Which it does by itself if it has noticed; else it is told to, with room for its files.
+        Whichever came first: a stop that takes too long is a fault."""
+        process, self.process = self.process, None
+        assert process is not None
+        with suppress(ProcessLookupError):
+            _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        process.terminate()
+        process.wait(STOP_SECONDS_MAX)
+        assert process.returncode >= 0, f"it fell over: {self.log_tail()}"
 
     def end_somehow(self) -> None:
         """Whatever state it is in."""
@@ -151,12 +164,12 @@ class DividedWorld(TroubledCluster):
         flag.unlink()
 
     def _full_disk(self, broker: int, lasts_s: float) -> None:
-        """Its log dir is offline from the next write on; once there is room, it starts again."""
+        """Its log dir is offline from the next write on, and as that is the last one it stops by
+        itself; once there is room, it starts again."""
         node = self._nodes[broker]
-        node.allow_files(False)
+        node.allow_no_files()
         time.sleep(lasts_s)
-        node.allow_files(True)
-        node.stop()
+        node.end_without_disk()
         node.start()
 
     def heal(self) -> None:

@@ -10,6 +10,7 @@ import gc
 import logging
 import signal
 import sys
+from contextlib import suppress
 
 import uvloop
 
@@ -39,7 +40,8 @@ def run(
             log.warning("%s", warning)
         uvloop.run(_serve(Node(loaded.config)))
     except (OttlaError, OSError) as refused:
-        print(f"ottla serve: {refused}", file=sys.stderr)
+        with suppress(OSError):  # a full disk may take no line any more, either
+            print(f"ottla serve: {refused}", file=sys.stderr)
         return 1
     return 0
 
