@@ -43,16 +43,17 @@ READ_BYTES = 1 << 20
 class Copy:
     """What the log of one replica says."""
 
-    __slots__ = ("entries", "is_doubtful", "log", "may_be_new", "may_be_short")
+    __slots__ = ("entries", "is_doubtful", "log", "may_be_short", "version")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.log: PartitionLog | None = None
         self.is_doubtful = False
         """Since a power cut that may have taken what was not synced, until it has all again."""
-        self.may_be_new = False
         self.may_be_short = False
         """Since a power cut: what was not yet synced, and told to nobody, may be missing."""
+        self.version = -1
+        """Of the newest state of its partition that its broker has acted on with this log."""
 
 
 class Led:
@@ -71,6 +72,8 @@ class Truth:
         self.states = States(world.ensemble, self._on_state, self._on_removed)
         self.copies: dict[tuple[int, Key], Copy] = {}
         self.committed: dict[Key, list[Entry]] = {}
+        self._removed: dict[tuple[int, Key], int] = {}
+        """Replicas that were moved away, and in which version of their partition's state."""
         self._bytes: dict[tuple[Key, int, int], int] = {}
         """Checksums by epoch and offset, wherever they were first seen."""
         self._leaders: dict[tuple[Key, int], tuple[int, int]] = {}
@@ -100,6 +103,7 @@ class Truth:
             copy = self._seen.get(partition)
             if copy is None or copy.log is not log:
                 copy = self._seen[partition] = self._copy_of(broker, partition, log)
+            copy.version = max(copy.version, partition.partition_epoch)
             if end != len(copy.entries):
                 self._read(broker, partition, log, copy)
             if not log.log_start_offset <= partition.high_watermark <= end:
@@ -124,8 +128,9 @@ class Truth:
             if copy.may_be_short:
                 before = before[: len(copy.entries)]
                 self._check_member(broker.broker_id, key, copy, "has lost its power")
-            may_differ = copy.is_doubtful or copy.may_be_new
-            copy.may_be_new = copy.may_be_short = False
+            may_differ = copy.is_doubtful or copy.version < self._removed.get(place, -1)
+            copy.may_be_short = False
+            copy.version = partition.partition_epoch
             if not may_differ and copy.entries != before:
                 raise Violation(
                     f"L6: {self._name(broker, partition)} had {len(before)} records "
@@ -344,10 +349,10 @@ class Truth:
         del committed[common:]
 
     def _on_removed(self, key: Key, replica: int) -> None:
-        """It is moved away, and may begin with nothing if it comes back."""
-        copy = self.copies.get((replica, key))
-        if copy is not None:
-            copy.may_be_new = True
+        """It is moved away, and may begin with nothing if it comes back. Its broker may not even
+        have begun to copy: it hears of its part in this, and of its end, when it does."""
+        state = self.states.by_key.get(key)
+        self._removed[replica, key] = -1 if state is None else state.version + 1
 
     def on_power_cut(self, broker_id: int, *, is_flushed: bool) -> None:
         for (replica, _), copy in self.copies.items():

@@ -402,6 +402,9 @@ class DiskImage:
 
         self._directories.discard(source)
         self._directories.add(target)
+        # Of a directory that had this name and was removed: the file system keeps the order.
+        self._durable.pop(target, None)
+        self._unsynced.pop(target, None)
         self._names = {moved(path): number for path, number in self._names.items()}
         if source in self._durable:
             entries = self._durable.pop(source)

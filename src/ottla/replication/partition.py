@@ -279,8 +279,9 @@ class Partition:
         self.go_offline()
 
     def on_config_changed(self) -> None:
-        if self._progress is not None and self.log is not None:
-            if self._progress.on_min_in_sync(self.log.config.min_insync_replicas):
+        progress = self._progress if self._resting is None else self._resting[0]
+        if progress is not None and self.log is not None:
+            if progress.on_min_in_sync(self.log.config.min_insync_replicas):
                 self._progress_made(self._unannounced_bytes)
 
     def check_leader(self, current_leader_epoch: int) -> int:

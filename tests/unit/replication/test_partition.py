@@ -245,6 +245,18 @@ def test_what_changes_while_a_leader_is_in_doubt_holds_when_it_leads_on() -> Non
     assert partition.high_watermark == 2
 
 
+def test_a_leader_in_doubt_learns_first_how_many_are_enough_and_then_how_many_there_are() -> None:
+    leader = in_doubt()
+    leader.log.config = LogConfig(min_insync_replicas=1)
+    leader.partition.resume(NOW_MS)
+    leader.partition.step_down(6)
+    leader.log.config = LogConfig(min_insync_replicas=2)
+    leader.partition.on_config_changed()
+    assert not leader.assume(assigned(1, 5, 1, in_sync=(1,)))
+    leader.partition.resume(NOW_MS)
+    assert leader.partition.high_watermark == 1, "R8: two are wanted, and were when one left"
+
+
 def test_a_newer_epoch_ends_the_doubt() -> None:
     leader = in_doubt()
     assert leader.assume(assigned(2, 6, 1))
