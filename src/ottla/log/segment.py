@@ -50,6 +50,7 @@ class Segment:
         "_reserved_bytes",
         "base_offset",
         "created_ms",
+        "cuts",
         "file",
         "first_timestamp",
         "max_timestamp",
@@ -82,6 +83,8 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = created_ms
+        self.cuts = 0
+        """How often it was truncated: who reads beside the loop may have read what is gone."""
         self.file: File | None = None
         self.used = False
         self.offset_index = OffsetIndex(
@@ -374,6 +377,7 @@ class Segment:
         self.load_times(file)
         if position < self.size:
             offset = min(offset, read_header(file.read_at(position, HEADER_SIZE))[BASE_OFFSET])
+        self.cuts += 1
         file.truncate(position)
         file.sync()
         self.size = position

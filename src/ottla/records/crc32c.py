@@ -7,7 +7,7 @@ walk over the records wants `bytes` too and `validation` makes one copy for both
 
 from __future__ import annotations
 
-from google_crc32c import value
+from google_crc32c import extend, value
 
 from ottla.base.ports import Buffer
 
@@ -18,3 +18,9 @@ crc32c_of_bytes = value
 def crc32c(buffer: Buffer) -> int:
     checksum: int = value(buffer if type(buffer) is bytes else bytes(buffer))
     return checksum
+
+
+def crc32c_extended(checksum: int, content: bytes) -> int:
+    """Of what `checksum` is of, with `content` behind it."""
+    extended: int = extend(checksum, content)
+    return extended
