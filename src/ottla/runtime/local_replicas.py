@@ -18,6 +18,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool, Timers
 from ottla.handlers.context import LogDirState
+from ottla.log.corrupt_mark import write_mark
 from ottla.log.file_cache import FileCache
 from ottla.log.log_dir import FoundPartition, LogDir
 from ottla.log.partition_log import PartitionLog
@@ -82,7 +83,7 @@ class LocalReplicas:
         self._led_before: dict[tuple[uuid.UUID, int], int] = {}
         """Epochs that an earlier life of this broker has led: this one does not know how far it
         was, and others may have copied what is not here any more (R1, R9)."""
-        self._corrupt: set[TopicPartition] = set()
+        self._corrupt: dict[TopicPartition, None] = {}
         self.alarms = 0
         """How many replicas have broken an invariant since the start."""
         self.copying: Copying = NoCopying()
@@ -183,6 +184,9 @@ class LocalReplicas:
             for name, topic in new.topics.items():
                 if old.topics.get(name) is not topic:
                     orders += self._changed(topic)
+        # Also where nothing of the topic has changed: one that rotted while it was not in sync
+        # leaves no set, so that no change of its own follows.
+        orders += self._corrupt_again(new)
         if not _fresh(orders):
             return self._open(orders)
         finished: Deferred[None] = Deferred()
@@ -214,6 +218,17 @@ class LocalReplicas:
                 self._assume_role(partition, state)
         return orders
 
+    def _corrupt_again(self, image: MetadataImage) -> list[OpenOrder]:
+        orders = []
+        for name, index in list(self._corrupt):
+            topic = image.topics.get(name)
+            state = None if topic is None else topic.partitions.get(index)
+            if topic is None or state is None:
+                continue
+            if self._may_start_over(self._partitions[name, index], state):
+                orders.append(self._loader.order(topic, index, None))
+        return orders
+
     def _may_start_over(self, partition: Partition, state: PartitionState) -> bool:
         """A corrupt replica is of use again once nobody counts on what it had: with nothing, and
         then with what its leader has. What was found is kept for people to look at."""
@@ -230,7 +245,7 @@ class LocalReplicas:
             self.storage_failed(failure)
             return False
         log.warning("%s-%d is copied anew; what there was is in %s", *key, aside)
-        self._corrupt.discard(key)
+        del self._corrupt[key]
         self._loader.on_removed(partition.log_dir)
         del self._partitions[key]
         return True
@@ -293,7 +308,7 @@ class LocalReplicas:
         if order.failure is not None:
             log.error("partition %s-%d is offline: %s", topic.name, index, order.failure)
             if order.is_corrupt():
-                self._corrupt.add(order.key)
+                self._corrupt[order.key] = None
             elif isinstance(order.failure, StorageError):
                 self.storage_failed(order.failure)
         elif order.opened is not None and not order.fresh:
@@ -326,7 +341,7 @@ class LocalReplicas:
             return
         self.copying.unfollow(partition)
         self._loader.on_removed(partition.log_dir)
-        self._corrupt.discard((topic, index))
+        self._corrupt.pop((topic, index), None)
         partition.go_away()
         held, partition.log = partition.log, None
         log_dir = self._log_dir_of(partition.log_dir)
@@ -381,6 +396,29 @@ class LocalReplicas:
                 self.on_offline([(one.topic, one.partition) for one in gone])
                 if all(one.error is not None for one in self._log_dirs):
                     self.on_last_dir_failed()
+
+    def found_corrupt(self, partition: Partition, reason: str) -> None:
+        """What it has is not what was written any more. From now on nobody is served or copies from
+        it; others lead, and once nobody counts on it here, it is copied anew. As the only copy it
+        stays as it is, for the operator."""
+        held = partition.log
+        if held is None:
+            return
+        key = partition.topic, partition.partition
+        log.error("partition %s-%d is offline: %s", *key, reason)
+        self.copying.unfollow(partition)
+        held.abandon()
+        partition.go_offline()
+        self._corrupt[key] = None
+        try:
+            write_mark(self._files, held.directory, reason)
+        except StorageError as failure:
+            self.storage_failed(failure)
+        self.on_offline([key])
+
+    def corrupt_in(self, log_dir: str) -> list[TopicPartition]:
+        """Those that lie there and are not served because of what is in them."""
+        return [key for key in self._corrupt if self._partitions[key].log_dir == log_dir]
 
     def _on_alarm(self, partition: Partition, reason: str) -> None:
         self.alarms += 1

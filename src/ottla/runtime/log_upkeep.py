@@ -197,6 +197,16 @@ class LogUpkeep:
         return all_of(writes)
 
     def _offsets(self, log_dir: LogDir, kind: str) -> Offsets:
+        return {**self._left(log_dir, kind), **self._held(log_dir, kind)}
+
+    def _left(self, log_dir: LogDir, kind: str) -> Offsets:
+        """What was last known of partitions that are offline because of what is in them. Without
+        recovery point, the next recovery could take the damage for a torn end and cut there."""
+        written = self._written[log_dir.path, kind]
+        keys = self._replicas.corrupt_in(log_dir.path)
+        return {key: written[key] for key in keys if key in written}
+
+    def _held(self, log_dir: LogDir, kind: str) -> Offsets:
         if kind == WATERMARK:
             return {
                 (partition.topic, partition.partition): partition.high_watermark
@@ -217,8 +227,10 @@ class LogUpkeep:
     def checkpoint_all_now(self, log_dir: LogDir) -> None:
         """At shutdown, after every log was flushed and closed; on the calling thread."""
         held = list(self._replicas.logs_of(log_dir.path))
-        log_dir.write_recovery_points({_key(one): one.log_end_offset for one in held})
-        log_dir.write_log_start_offsets({_key(one): one.log_start_offset for one in held})
+        ends = {_key(one): one.log_end_offset for one in held}
+        log_dir.write_recovery_points({**self._left(log_dir, RECOVERY), **ends})
+        starts = {_key(one): one.log_start_offset for one in held}
+        log_dir.write_log_start_offsets({**self._left(log_dir, START), **starts})
         log_dir.write_high_watermarks(self._offsets(log_dir, WATERMARK))
 
     def _write(self, log_dir: LogDir, kind: str) -> Deferred[None]:

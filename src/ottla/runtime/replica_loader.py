@@ -13,6 +13,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool
+from ottla.log.corrupt_mark import read_mark
 from ottla.log.file_cache import FileCache
 from ottla.log.log_config import LogConfig
 from ottla.log.log_dir import FoundPartition, LogDir
@@ -121,6 +122,7 @@ class ReplicaLoader:
                     raise StorageError(log_dir.path, "open")
                 if order.fresh:
                     self._make_way(order)
+                self._refuse_corrupt(log_dir.directory_of(*order.key))
                 opened, report = self._open_one(order, expiration_ms)
                 _tell(order, report)
                 if report.corrupt is None:
@@ -141,6 +143,11 @@ class ReplicaLoader:
         if topic_id not in (None, order.topic.topic_id):
             aside = log_dir.set_stray(FoundPartition(*key, topic_id, path))
             log.warning("%s is of another topic of this name; it is now %s", path, aside)
+
+    def _refuse_corrupt(self, directory: str) -> None:
+        marked = read_mark(self._files, directory)
+        if marked is not None:
+            raise OttlaError(marked)
 
     def _open_one(self, order: OpenOrder, expiration_ms: int) -> tuple[PartitionLog, LoadReport]:
         log_dir, topic, key = order.log_dir, order.topic, order.key

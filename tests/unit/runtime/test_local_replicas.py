@@ -24,7 +24,9 @@ from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.records.batch_header import read_header
 from ottla.replication.partition import Partition
+from ottla.runtime.flusher import Flusher
 from ottla.runtime.local_replicas import LocalReplicas
+from ottla.runtime.log_upkeep import LogUpkeep
 from ottla.runtime.posix_files import PosixFiles
 from sim.groups.virtual import VirtualTime
 from tests.unit.log.world import NOW_MS, batch
@@ -364,3 +366,99 @@ def test_a_watermark_beyond_what_is_left_is_not_believed(broker: Broker) -> None
     broker.die()
     again = Broker(broker.disk).load(state(2))
     assert again.partition().high_watermark == 0
+
+
+# -- what rots while it is served -------------------------------------------------------------
+
+
+def test_what_has_rotted_is_served_no_more_and_others_are_told(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.load(state(1), state(1))
+    broker.produce(0)
+    with caplog.at_level(logging.ERROR, "ottla.runtime"):
+        broker.replicas.found_corrupt(broker.partition(0), "a batch is broken")
+        broker.replicas.found_corrupt(broker.partition(0), "a batch is broken")
+    assert caplog.text.count("partition t-0 is offline: a batch is broken") == 1
+    assert broker.partition(0).check_leader(-1) == KAFKA_STORAGE_ERROR
+    assert broker.partition(1).check_leader(-1) == NONE
+    assert broker.offline == [("t", 0)]
+    assert broker.replicas.corrupt_in(str(broker.disk / "one")) == [("t", 0)]
+    assert broker.replicas.corrupt_in(str(broker.disk / "two")) == []
+
+
+def test_a_rotten_one_is_still_so_after_a_restart(broker: Broker) -> None:
+    broker.load(state(1))
+    broker.produce()
+    path = broker.disk / "one" / "t-0" / "00000000000000000000.log"
+    before = path.read_bytes()
+    broker.replicas.found_corrupt(broker.partition(), "a batch is broken")
+    broker.die()
+    for _ in range(2):
+        again = Broker(broker.disk).load(state(1, 1, 1))
+        assert again.partition().check_leader(-1) == KAFKA_STORAGE_ERROR
+        assert again.offline == [("t", 0)]
+        again.die()
+    assert path.read_bytes() == before
+    path.with_name("ottla.corrupt").unlink()
+    healed = Broker(broker.disk).load(state(1, 1, 1)).partition().log
+    assert healed is not None
+    assert healed.log_end_offset == 1
+
+
+def test_a_follower_that_has_rotted_is_copied_anew(broker: Broker) -> None:
+    broker.load(state(2))
+    rotten = broker.partition()
+    assert broker.followed == {rotten: 2}
+    broker.replicas.found_corrupt(rotten, "a batch is broken")
+    assert broker.followed == {}
+    broker.apply(state(2, version=1, in_sync=(2, 3)))
+    assert broker.partition() is not rotten
+    assert broker.followed == {broker.partition(): 2}
+    assert broker.replicas.corrupt_in(str(broker.disk / "one")) == []
+    assert not (broker.disk / "one" / "t-0" / "ottla.corrupt").exists()
+
+
+def test_one_that_was_in_no_set_is_copied_anew_with_the_next_change_of_anything(
+    broker: Broker,
+) -> None:
+    broker.load(state(2, in_sync=(2, 3)))
+    rotten = broker.partition()
+    broker.replicas.found_corrupt(rotten, "a batch is broken")
+    broker.replicas.apply(broker.image, replace(broker.image, controller_id=2)).result()
+    assert broker.partition() is not rotten
+    assert broker.followed == {broker.partition(): 2}
+
+
+def test_a_disk_that_takes_no_mark_is_offline(broker: Broker) -> None:
+    broker.load(state(1))
+    shutil.rmtree(broker.disk / "one" / "t-0")
+    broker.replicas.found_corrupt(broker.partition(), "a batch is broken")
+    assert broker.dirs[0].error is not None
+
+
+def test_what_checkpoints_say_of_a_corrupt_replica_stays(tmp_path: Path) -> None:
+    """Its recovery point: without it, a recovery takes damage in the last batch for a torn end."""
+    first = Broker(tmp_path).load(state(1))
+    log_dir = first.dirs[0]
+    log_dir.write_recovery_points({("t", 0): 3, ("gone", 0): 5})
+    log_dir.write_log_start_offsets({("t", 0): 1})
+    first.die()
+    broker = Broker(tmp_path).load(state(1))
+    upkeep = LogUpkeep(
+        replicas=broker.replicas,
+        flusher=Flusher(Pool(), broker.replicas.storage_failed),
+        files=PosixFiles(),
+        clock=broker.time,
+        timers=broker.time,
+        pool=Pool(),
+        config=lambda: BrokerConfig({}),
+    )
+    broker.replicas.found_corrupt(broker.partition(), "a batch is broken")
+    upkeep.checkpoint_recovery()
+    upkeep.checkpoint_all_now(broker.dirs[0])
+    broker.die()
+    found = LogDir.open(PosixFiles(), str(tmp_path / "one"))
+    assert found.recovery_points == {("t", 0): 3}
+    assert found.log_start_offsets == {("t", 0): 1}
+    found.release()
