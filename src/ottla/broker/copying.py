@@ -14,7 +14,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.net.peer_client import PeerClient
 from ottla.protocol.error_codes import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID
 from ottla.replication.partition import Partition
-from ottla.replication.replica_session import ReplicaSessions, Surroundings
+from ottla.replication.replica_session import ReplicaSessions, Surroundings, no_suspicion
 from ottla.replication.throttle import Throttle
 from ottla.runtime.doubted_leaders import DoubtedLeaders
 from ottla.runtime.flusher import Flusher
@@ -52,6 +52,7 @@ class Foundation:
     metadata: MetadataDriver
     writer: InSyncWriter
     config: Callable[[], BrokerConfig]
+    suspect: Callable[[Partition, int], None] = no_suspicion
 
 
 class Copying:
@@ -83,6 +84,7 @@ class Copying:
                 storage_failed=on.replicas.storage_failed,
                 throttle=self._leader_throttle,
                 doubt=self.doubted.doubt,
+                suspect=on.suspect,
             ),
             self._new_session_id,
         )

@@ -211,10 +211,11 @@ class PartitionLog:
             self._producer_wrote(header, base_offset, marker, now_ms)
         return Appended(base_offset, last_offset, self.log_start_offset, False, timestamp)
 
-    def append_replicated(self, batches: Buffer) -> Appended | None:
+    def append_replicated(self, batches: Buffer, gaps_allowed: bool = True) -> Appended | None:
         """Stores what a leader sent; None if there is no whole batch in it."""
         with storing(self.directory, "append"):
-            return append_replicated(self, batches, self._clock.wall_ms())
+            now_ms = self._clock.wall_ms()
+            return append_replicated(self, batches, now_ms, gaps_allowed=gaps_allowed)
 
     def segment_for_replicated(self, header: Header, size: int, now_ms: int) -> Segment:
         """A batch larger than a segment may be gets one of its own: its leader had room for it."""

@@ -4,6 +4,9 @@ there are segments.
 Every batch is checked before it is written (L1, L2): its place in the order of offsets, its length,
 its CRC. Leaders cut their answers by bytes, so one that is cut off at the end is left out; anything
 else that is not whole is refused, after what stands before it has been stored.
+
+No CRC covers the base offset. Where it does not follow on the last one, either the log was cleaned
+once, or the offset has rotted at the leader; which of them, the caller has to find out.
 """
 
 from __future__ import annotations
@@ -32,6 +35,10 @@ RUN_BATCHES_MAX = 256
 Run = list[tuple[Header, memoryview]]
 
 
+class OffsetsMissing(ProtocolError):
+    """A batch is whole, but does not follow on what is there."""
+
+
 class ReplicatedLog(Protocol):
     """What the log lets this module do."""
 
@@ -45,13 +52,15 @@ class ReplicatedLog(Protocol):
         ...
 
 
-def append_replicated(log: ReplicatedLog, batches: Buffer, now_ms: int) -> Appended | None:
+def append_replicated(
+    log: ReplicatedLog, batches: Buffer, now_ms: int, *, gaps_allowed: bool = True
+) -> Appended | None:
     """None if there was no whole batch."""
     view = memoryview(batches)
     first_offset, timestamp = -1, -1
     position = 0
     while True:
-        run, size, segment, refusal = _next_run(log, view, position, now_ms)
+        run, size, segment, refusal = _next_run(log, view, position, now_ms, gaps_allowed)
         if segment is not None:
             segment.append_all([view[position : position + size]])
             log.on_replicated(segment, run, size, now_ms)
@@ -60,7 +69,7 @@ def append_replicated(log: ReplicatedLog, batches: Buffer, now_ms: int) -> Appen
             timestamp = max(timestamp, *(header[MAX_TIMESTAMP] for header, _ in run), -1)
             position += size
         if refusal is not None:
-            raise ProtocolError(CORRUPT_MESSAGE, refusal)
+            raise refusal
         if segment is None:
             break
     if first_offset < 0:
@@ -69,8 +78,8 @@ def append_replicated(log: ReplicatedLog, batches: Buffer, now_ms: int) -> Appen
 
 
 def _next_run(
-    log: ReplicatedLog, view: memoryview, start: int, now_ms: int
-) -> tuple[Run, int, Segment | None, str | None]:
+    log: ReplicatedLog, view: memoryview, start: int, now_ms: int, gaps_allowed: bool
+) -> tuple[Run, int, Segment | None, ProtocolError | None]:
     """The batches from `start` on that go into one segment, their size and that segment, and why
     the one behind them is refused, if it is."""
     run: Run = []
@@ -84,8 +93,14 @@ def _next_run(
         if size > len(batch) and header[BASE_OFFSET] >= expected:
             break
         if not is_sound(header, expected, len(batch)) or not crc_holds(batch, header):
-            reason = f"the leader sent a broken batch where {expected} is next"
-            return run, position - start, segment, reason
+            reason = (
+                f"the leader sent a broken batch where {expected} is next; it is not stored, "
+                "and it is asked for again until it is whole"
+            )
+            return run, position - start, segment, ProtocolError(CORRUPT_MESSAGE, reason)
+        if header[BASE_OFFSET] != expected and not gaps_allowed:
+            reason = f"after {expected} the leader sent {header[BASE_OFFSET]}; it is asked again"
+            return run, position - start, segment, OffsetsMissing(CORRUPT_MESSAGE, reason)
         if segment is None:
             segment = log.segment_for_replicated(header, size, now_ms)
         elif not _fits(log.config, segment, run, header, position - start + size, now_ms):

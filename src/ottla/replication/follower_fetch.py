@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.log.partition_log import PartitionLog
+from ottla.log.replicated_append import OffsetsMissing
 from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
     FENCED_LEADER_EPOCH,
@@ -52,6 +53,12 @@ USUAL_ERRORS = (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 BACKOFF_MS_FIRST = 20
+
+GAP_REFUSALS = 3
+"""How often offsets that are missing in a log that is not compacted are asked for again. The second
+request is for just that offset; at the third, for the same one, the leader looks at its own data,
+and by the fourth it has given up leading if that has rotted. Who sends it once more means it: the
+topic was compacted in former times."""
 
 Key = tuple[bytes, int]
 
@@ -89,7 +96,10 @@ class Followed:
 
     __slots__ = (
         "backoff_ms",
+        "complaint",
         "due_ms",
+        "gap_offset",
+        "gap_refusals",
         "is_held",
         "is_in_session",
         "key",
@@ -114,6 +124,11 @@ class Followed:
         """Until `resume`."""
         self.due_ms = 0
         self.backoff_ms = 0
+        self.gap_offset = -1
+        self.gap_refusals = 0
+        """How often what the leader sent for `gap_offset` was refused, because it was not that."""
+        self.complaint = ""
+        """What was said of it last: it is tried again every second, and said once."""
 
 
 class FollowerFetch:
@@ -342,10 +357,11 @@ class FollowerFetch:
         partition = followed.partition
         stored = 0
         if one.records and followed.offset == log.log_end_offset:
-            stored = store_fetched(partition, log, one.records)
+            stored = self._store(followed, log, one.records)
             effects.bytes_stored += stored
         follow_ends(partition, log, one.high_watermark, one.log_start_offset)
         followed.backoff_ms = 0
+        followed.complaint = ""
         if log.unflushed_messages >= log.config.flush_messages and stored:
             # Its next fetch says that it has this: it has to be true after a power cut as well.
             self._hold(followed, effects.unsafe)
@@ -355,6 +371,17 @@ class FollowerFetch:
             self._pause(followed, now_ms + pause_ms)
         elif log.log_end_offset != followed.offset or log.log_start_offset != followed.log_start:
             self._changed[followed] = None
+
+    def _store(self, followed: Followed, log: PartitionLog, records: memoryview) -> int:
+        is_sure = followed.gap_refusals >= GAP_REFUSALS
+        gaps_allowed = is_sure or "compact" in log.config.cleanup_policy
+        try:
+            return store_fetched(followed.partition, log, records, gaps_allowed=gaps_allowed)
+        except OffsetsMissing:
+            if followed.gap_offset != log.log_end_offset:
+                followed.gap_offset, followed.gap_refusals = log.log_end_offset, 0
+            followed.gap_refusals += 1
+            raise
 
     def _cut(
         self,
@@ -392,8 +419,10 @@ class FollowerFetch:
         limit_ms = self.limits.backoff_ms
         if code not in USUAL_ERRORS:
             partition = followed.partition
-            reason = message or name_of(code)
-            effects.complaints.append(f"{partition.topic}-{partition.partition}: {reason}")
+            complaint = f"{partition.topic}-{partition.partition}: {message or name_of(code)}"
+            if complaint != followed.complaint:
+                effects.complaints.append(complaint)
+            followed.complaint = complaint
         backoff_ms = max(2 * followed.backoff_ms, BACKOFF_MS_FIRST)
         followed.backoff_ms = limit_ms if code == CORRUPT_MESSAGE else min(backoff_ms, limit_ms)
         self._pause(followed, now_ms + followed.backoff_ms)

@@ -15,11 +15,13 @@ from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR
 from ottla.replication.partition import Partition
 
 
-def store_fetched(partition: Partition, log: PartitionLog, records: Buffer) -> int:
+def store_fetched(
+    partition: Partition, log: PartitionLog, records: Buffer, *, gaps_allowed: bool = True
+) -> int:
     """Append what the leader sent, offsets and epochs as they are; returns the bytes stored. Every
     batch is checked (L1, L2); one that is cut off at the end is left out."""
     size_before = log.size
-    log.append_replicated(records)
+    log.append_replicated(records, gaps_allowed)
     return log.size - size_before
 
 

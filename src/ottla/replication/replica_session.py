@@ -40,6 +40,10 @@ Told = list[tuple[uuid.UUID, FetchedPartition]]
 """Topic ids and what is told of their partitions."""
 
 
+def no_suspicion(partition: Partition, offset: int) -> None:
+    """Of a broker that does not look at its own data."""
+
+
 class Surroundings(NamedTuple):
     """What a session asks of the broker: `find` gives a partition or the error code that is
     owed."""
@@ -53,6 +57,8 @@ class Surroundings(NamedTuple):
     doubt: Callable[[Partition, int, int], None]
     """A partition has stepped down, because this replica spoke of this epoch: the store has to be
     asked whether there is such an epoch."""
+    suspect: Callable[[Partition, int], None] = no_suspicion
+    """A follower got what stands at this offset and asks for it again: it may be broken."""
 
 
 class ReplicaRead:
@@ -99,6 +105,7 @@ class ReplicaSession(Pulse):
         "_reads",
         "_sent",
         "_surroundings",
+        "_untaken",
         "answer_waiting",
         "broker_epoch",
         "epoch",
@@ -135,10 +142,18 @@ class ReplicaSession(Pulse):
         self._reads: dict[ReadKey, ReplicaRead] = {}
         self._sent: list[ReplicaRead] = []
         """Who got bytes with the last answer: unless they are named again, they did not take it."""
+        self._untaken: dict[ReadKey, int] = {}
+        """Who got bytes from this offset on and then was let go of, before it was named again."""
         self._surroundings = surroundings
 
     def __len__(self) -> int:
         return len(self._reads)
+
+    def follow_up(self, earlier: ReplicaSession) -> None:
+        """This session takes the place of another one of the same follower."""
+        self._untaken = earlier._untaken
+        for read in earlier._sent:
+            self._untaken[read.key] = read.asked.fetch_offset
 
     def close(self) -> None:
         for read in self._reads.values():
@@ -171,15 +186,20 @@ class ReplicaSession(Pulse):
             _let_go(read)
             if read in self._sent:
                 self._sent.remove(read)
+                self._untaken[key] = read.asked.fetch_offset
 
     def _name(self, key: ReadKey, asked: FetchPartition) -> None:
         read = self._reads.get(key)
+        untaken_offset = -1
         if read is None:
             read = self._reads[key] = ReplicaRead(self, key, asked)
+            untaken_offset = self._untaken.pop(key, -1)
         else:
             read.asked = asked
         self.news[read] = None
         read.error_code = self._learn(read, asked)
+        if untaken_offset == asked.fetch_offset and read.partition is not None:
+            self._surroundings.suspect(read.partition, asked.fetch_offset)
 
     def _learn(self, read: ReplicaRead, asked: FetchPartition) -> int:
         """The error code that is owed; NONE if what the follower says was taken for true."""
@@ -361,13 +381,15 @@ class ReplicaSessions:
         replica_id = request.replica_id
         session = self._sessions.get(replica_id)
         if request.session_epoch <= 0:
-            self.end(replica_id)
-            session = ReplicaSession(
+            fresh = ReplicaSession(
                 replica_id, request.replica_epoch, self._fresh_id(), self._surroundings, now_ms
             )
-            session.is_eager = self.is_eager
-            self._sessions[replica_id] = session
-            return session
+            if session is not None:
+                fresh.follow_up(session)
+            self.end(replica_id)
+            fresh.is_eager = self.is_eager
+            self._sessions[replica_id] = fresh
+            return fresh
         if session is None or session.session_id != request.session_id:
             return FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != request.session_epoch or session.broker_epoch != request.replica_epoch:

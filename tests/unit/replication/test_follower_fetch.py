@@ -372,3 +372,56 @@ def test_an_answer_that_is_none(setting: Setting) -> None:
     setting.ask()
     with pytest.raises(MalformedRequest):
         setting.fetch.on_answer(memoryview(b"\0\0"), 0)
+
+
+def sent(content: bytes) -> FetchedPartition:
+    return FetchedPartition(0, 0, 3, -1, 0, None, -1, Content(content))
+
+
+def test_it_is_said_once_however_often_it_is_tried(setting: Setting) -> None:
+    content = setting.leader.content()
+    last = len(content) // 3 * 2
+    broken = content[:-1] + bytes([content[-1] ^ 1])
+    complaints = []
+    for now_ms in range(0, 10_000, 1000):
+        setting.ask(now_ms)
+        complaints += setting.answer(sent(broken), now_ms=now_ms).complaints
+        assert setting.fetch.next_due_ms() == now_ms + 1000
+        broken = broken[-len(content) + last :]
+    assert len(complaints) == 1
+    setting.ask(10_000)
+    assert not setting.answer(sent(content[last:]), now_ms=10_000).complaints
+    assert setting.replicas[0].log.log_end_offset == 3
+
+
+def with_a_gap(content: bytes) -> bytes:
+    """The last of the three batches has a higher offset, which no CRC covers."""
+    changed = bytearray(content)
+    at = len(content) // 3 * 2
+    assert changed[at + 7] == 2
+    changed[at + 7] = 9
+    return bytes(changed)
+
+
+def test_offsets_that_are_missing_are_asked_for_again_before_they_are_believed(
+    setting: Setting,
+) -> None:
+    log = setting.replicas[0].log
+    content = with_a_gap(setting.leader.content())
+    setting.ask()
+    effects = setting.answer(sent(content))
+    assert "after 2 the leader sent 9" in effects.complaints[0]
+    assert log.log_end_offset == 2
+    last = content[len(content) // 3 * 2 :]
+    for now_ms, end in ((1000, 2), (2000, 2), (3000, 10)):
+        assert setting.asked(now_ms) == {0: (2, 5)}
+        assert not setting.answer(sent(last), now_ms=now_ms).complaints
+        assert log.log_end_offset == end
+
+
+def test_in_a_compacted_log_they_are_nothing_special(setting: Setting) -> None:
+    log = setting.replicas[0].log
+    log.config = replace(log.config, cleanup_policy=frozenset({"compact"}))
+    setting.ask()
+    setting.answer(sent(with_a_gap(setting.leader.content())))
+    assert log.log_end_offset == 10

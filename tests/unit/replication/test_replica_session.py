@@ -37,6 +37,7 @@ class Setting:
         self.proposals: list[InSyncProposal] = []
         self.failures: list[StorageError] = []
         self.doubted: list[tuple[Partition, int, int]] = []
+        self.suspected: list[tuple[Partition, int]] = []
         self.throttle = Throttle()
         self.ids = 0
         self.sessions = ReplicaSessions(
@@ -48,6 +49,7 @@ class Setting:
                 storage_failed=self.failures.append,
                 throttle=self.throttle,
                 doubt=lambda *claim: self.doubted.append(claim),
+                suspect=lambda *place: self.suspected.append(place),
             ),
             self._new_id,
         )
@@ -410,3 +412,39 @@ def test_who_is_in_sync_is_not_throttled(setting: Setting) -> None:
         setting.leaders[0].produce()
         setting.next(session, {0: (offset, EPOCH if offset else -1)})
         assert sizes(setting.tell(session))[0] > 0
+
+
+def test_what_is_let_go_of_and_asked_for_again_is_suspicious(setting: Setting) -> None:
+    """As by a follower that could not take it, and rests."""
+    leader = setting.leaders[0]
+    leader.produce(3)
+    session = setting.begin({0: (0, -1)})
+    session.collect(1 << 20)
+    setting.next(session, {}, forgotten=(0,))
+    assert setting.suspected == []
+    setting.next(session, {0: (0, -1)})
+    assert setting.suspected == [(leader.partition, 0)]
+
+
+def test_so_it_is_in_the_next_session(setting: Setting) -> None:
+    leader = setting.leaders[0]
+    leader.produce(3)
+    for _ in range(2):
+        session = setting.begin({0: (0, -1)})
+        session.collect(1 << 20)
+    assert setting.suspected == [(leader.partition, 0)]
+    setting.begin({0: (3, EPOCH)}).collect(1 << 20)
+    assert len(setting.suspected) == 1
+
+
+def test_who_rests_after_it_has_taken_everything_makes_nobody_suspicious(setting: Setting) -> None:
+    """As by one that syncs first, or is throttled."""
+    setting.leaders[0].produce(3)
+    session = setting.begin({0: (0, -1)})
+    session.collect(1 << 20)
+    setting.next(session, {}, forgotten=(0,))
+    setting.next(session, {0: (3, EPOCH)})
+    session.collect(1 << 20)
+    setting.next(session, {}, forgotten=(0,))
+    setting.next(session, {0: (3, EPOCH)})
+    assert setting.suspected == []
