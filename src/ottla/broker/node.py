@@ -99,6 +99,7 @@ class Node:
         parts.upkeep.start()
         parts.reserve.start()
         parts.cleaner.start()
+        parts.scrubber.start()
         parts.copying.start()
         parts.groups.start()
         parts.transactions.start()
@@ -209,10 +210,11 @@ class Node:
         parts.upkeep.stop()
         parts.reserve.stop()
         parts.cleaner.stop()
+        parts.scrubber.stop()
         self._lag.stop()
         await self._sight.stop()
         # What runs in the pool holds the files that are closed and written next: a sync, a
-        # checkpoint, a slice of a cleaning, a produce that is unpacked.
+        # checkpoint, a slice of a cleaning or a scrub, a produce that is unpacked.
         await done(self._pool.when_idle())
 
     def _close_logs(self) -> None:

@@ -29,10 +29,11 @@ from ottla.runtime.in_sync_writer import InSyncWriter
 from ottla.runtime.local_replicas import LocalReplicas
 from ottla.runtime.log_cleaner import LogCleaner
 from ottla.runtime.log_dir_reserve import LogDirReserve
+from ottla.runtime.log_scrubber import LogScrubber
 from ottla.runtime.log_upkeep import LogUpkeep
 from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.metadata_driver import MetadataDriver
-from ottla.runtime.posix_files import PosixFiles
+from ottla.runtime.posix_files import PosixFiles, QuietFile
 from ottla.runtime.request_stats import RequestStats
 from ottla.runtime.timers import LoopTimers
 from ottla.runtime.transaction_coordinator import TransactionCoordinator
@@ -108,6 +109,14 @@ class Parts:
             pool=around.pool,
             config=lambda: self.config,
         )
+        self.scrubber = LogScrubber(
+            replicas=self.replicas,
+            open_file=QuietFile,
+            clock=around.clock,
+            timers=around.timers,
+            pool=around.pool,
+            config=lambda: self.config,
+        )
 
     def _make_metadata(self) -> None:
         around, opened = self._around, self._opened
@@ -148,6 +157,7 @@ class Parts:
                 metadata=self.metadata,
                 writer=self.in_sync_writer,
                 config=lambda: self.config,
+                suspect=self.scrubber.suspect,
             )
         )
 

@@ -6,6 +6,7 @@ Version, number of entries, then `topic partition offset`, each on a line.
 - `log-start-offset-checkpoint`: only partitions whose log start is above their first segment.
 - `replication-offset-checkpoint`: high watermarks.
 - `cleaner-offset-checkpoint`: up to where compacted partitions have been cleaned.
+- `ottla.scrub.checkpoint`: no offsets, but when partitions were last looked over, in ms since 1970.
 
 Written as a whole, atomically. A file that can not be read is an error, not an empty one: taking a
 lost log start for 0 would show deleted records again.
@@ -24,6 +25,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANED_OFFSETS = "cleaner-offset-checkpoint"
+SCRUB_TIMES = "ottla.scrub.checkpoint"
 
 VERSION = 0
 

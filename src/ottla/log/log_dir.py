@@ -204,6 +204,16 @@ class LogDir:
     def write_cleaned_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         checkpoints.write_checkpoint(self._files, self.path, checkpoints.CLEANED_OFFSETS, offsets)
 
+    def write_scrub_times(self, times: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_checkpoint(self._files, self.path, checkpoints.SCRUB_TIMES, times)
+
+    def read_scrub_times(self) -> dict[TopicPartition, int]:
+        """Without it everything is looked over anew, which does no harm."""
+        try:
+            return checkpoints.read_checkpoint(self._files, self.path, checkpoints.SCRUB_TIMES)
+        except StorageError:
+            return {}
+
     def _read_cleaned_offsets(self) -> dict[TopicPartition, int] | None:
         try:
             return checkpoints.read_checkpoint(self._files, self.path, checkpoints.CLEANED_OFFSETS)

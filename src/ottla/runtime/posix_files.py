@@ -25,6 +25,9 @@ FALLOC_FL_KEEP_SIZE = 1
 _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
 _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
+# Not everywhere: without it every page seems to be in memory.
+RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
 
 _LOCKED: set[tuple[int, int]] = set()
@@ -113,6 +116,46 @@ class PosixFile:
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
             self.close()
+
+
+class QuietFile:
+    """Read once from end to end by somebody who leaves the page cache as it was: what had to come
+    from the disk is dropped again, and nothing is read ahead."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = PosixFile(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        was_cold = size > 0 and not self._is_cached(position, size)
+        content = self._file.read_at(position, size)
+        if was_cold:
+            self.forget(position, size)
+        return content
+
+    def forget(self, position: int, size: int) -> None:
+        """What has not been written back yet stays."""
+        os.posix_fadvise(self._file.fileno(), position, size, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _is_cached(self, position: int, size: int) -> bool:
+        """By the first and the last page: what came in one go is dropped in one go, too."""
+        probe = [bytearray(1)]
+        try:
+            for at in (position, position + size - 1):
+                os.preadv(self._file.fileno(), probe, at, RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as failure:
+            if failure.errno != errno.EOPNOTSUPP:
+                raise
+        # Where the file system can't tell, what others have in memory is not taken from them.
+        return True
 
 
 class PosixLock:

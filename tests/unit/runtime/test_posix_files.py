@@ -5,6 +5,8 @@ Method: every call against a temporary directory; the same scenario as against f
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import mmap
 import os
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.runtime.posix_files import FALLOC_FL_KEEP_SIZE, PosixFiles, _fallocate
+from ottla.runtime.posix_files import FALLOC_FL_KEEP_SIZE, PosixFiles, QuietFile, _fallocate
 
 FILES = PosixFiles()
 
@@ -181,3 +183,56 @@ def test_a_lock_keeps_others_out(tmp_path: Path) -> None:
     again = FILES.lock(path)
     assert again is not None
     again.close()
+
+
+def cached_pages(path: Path) -> int:
+    """How many pages of a file are in memory. By mincore: a read that does not wait for them makes
+    the kernel fetch them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    size = path.stat().st_size
+    pages = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
+        first = ctypes.c_ubyte.from_buffer(mapped)
+        assert libc.mincore(ctypes.addressof(first), size, pages) == 0
+        del first
+    return sum(page & 1 for page in pages)
+
+
+def drop(path: Path) -> bool:
+    """Whether the file system does drop what is in memory."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return cached_pages(path) == 0
+
+
+def test_a_quiet_file_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    content = os.urandom(64 * mmap.PAGESIZE)
+    path.write_bytes(content)
+    quiet = QuietFile(str(path))
+    assert quiet.read_at(0, len(content)) == content
+    before = cached_pages(path)
+    assert before == 64, "what others have in memory stays there"
+    if not drop(path):
+        pytest.skip("nothing is ever dropped here")
+    for position in range(0, len(content), 8 * mmap.PAGESIZE):
+        assert (
+            quiet.read_at(position, 8 * mmap.PAGESIZE)
+            == content[position : position + 8 * mmap.PAGESIZE]
+        )
+    assert cached_pages(path) == 0
+    quiet.close()
+    assert QuietFile(str(path)).read_at(len(content), 10) == b""
+
+
+def test_a_quiet_file_forgets(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(64 * mmap.PAGESIZE))
+    if not drop(path):
+        pytest.skip("nothing is ever dropped here")
+    path.read_bytes()
+    quiet = QuietFile(str(path))
+    quiet.forget(0, 32 * mmap.PAGESIZE)
+    assert cached_pages(path) == 32

@@ -50,6 +50,23 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "one, nothing turns it off."
         ),
     ),
+    long(
+        "ottla.scrub.interval.ms",
+        604_800_000,
+        at_least(-1),
+        about=(
+            "How long after the last time stored records are looked over again for damage of the "
+            "disk; -1 is never."
+        ),
+        mode=CLUSTER_WIDE,
+    ),
+    long(
+        "ottla.scrub.io.max.bytes.per.second",
+        10_485_760,
+        at_least(1024),
+        about="Bytes that are read in a second at most to look over stored records, on average.",
+        mode=CLUSTER_WIDE,
+    ),
     *without_effect(
         PAST,
         boolean("broker.id.generation.enable", True, hidden=True),

@@ -1,0 +1,202 @@
+"""Goal: stored records that rot are found while the broker runs, are never served again, and are
+copied anew from where they are right; the only copy is left as it is, for people to look at (F9).
+Method: brokers of ottla.testing that look over their records all the time; a byte of a segment is
+changed behind their back, and confluent-kafka reads. What is waited for has a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.log.corrupt_mark import NAME
+from ottla.testing import Broker, Cluster
+from tests.compat.test_testing_cluster import until
+
+SETTINGS = {"log.flush.interval.messages": 1, "ottla.scrub.interval.ms": 200}
+NOT_BY_ITSELF = {**SETTINGS, "ottla.scrub.interval.ms": -1}
+RETRIED = (KafkaError.KAFKA_STORAGE_ERROR, KafkaError.NOT_LEADER_FOR_PARTITION)
+SEGMENT = f"{0:020d}.log"
+
+
+def create(bootstrap: str, *topics: str, replicas: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for created in admin.create_topics([NewTopic(one, 1, replicas) for one in topics]).values():
+        created.result(60)
+
+
+def produce(bootstrap: str, topic: str, numbers: range) -> None:
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0, "linger.ms": 0}
+    )
+    for number in numbers:
+        producer.produce(topic, f"record {number:05d}".encode() * 20)
+        producer.flush(60)
+    assert len(producer) == 0
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[int]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    numbers: list[int] = []
+    while len(numbers) < count:
+        for message in consumer.consume(count - len(numbers), 5):
+            error = message.error()
+            if error is not None:
+                assert error.retriable() or error.code() in RETRIED, error
+                continue
+            value = message.value()
+            assert value is not None
+            numbers.append(int(value[7:12]))
+    consumer.close()
+    return numbers
+
+
+def flip(path: Path, position: int, bits: int = 0x40) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        before = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([before ^ bits]))
+
+
+def is_offline(bootstrap: str, topic: str) -> bool:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
+    try:
+        consumer.get_watermark_offsets(TopicPartition(topic, 0), 5)
+    except KafkaException as failure:
+        return bool(failure.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR)
+    finally:
+        consumer.close()
+    return False
+
+
+def told(caplog: pytest.LogCaptureFixture, words: str) -> int:
+    return sum(words in record.getMessage() for record in caplog.records)
+
+
+def test_the_only_copy_goes_offline_is_told_of_once_and_left_as_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING), Broker(SETTINGS) as broker:
+        create(broker.bootstrap, "rotten", "sound")
+        for topic in ("rotten", "sound"):
+            produce(broker.bootstrap, topic, range(50))
+        path = Path(broker.data_dir, "rotten-0", SEGMENT)
+        size = path.stat().st_size
+        flip(path, size // 2)
+        content = path.read_bytes()
+        until(lambda: is_offline(broker.bootstrap, "rotten"))
+        assert consume(broker.bootstrap, "sound", 50) == list(range(50))
+        broker.advance(hours=1)
+        assert told(caplog, "partition rotten-0 is offline") == 1
+        assert f"{SEGMENT}: a batch is broken at position" in caplog.text
+
+        broker.restart()
+        assert is_offline(broker.bootstrap, "rotten"), "nobody has said that it is right again"
+        assert told(caplog, "partition rotten-0 is offline") == 2
+        broker.restart()
+        assert is_offline(broker.bootstrap, "rotten")
+        assert path.read_bytes() == content
+
+        broker.stop()
+        flip(path, size // 2)
+        path.with_name(NAME).unlink()
+        broker.start()
+        assert consume(broker.bootstrap, "rotten", 50) == list(range(50))
+        produce(broker.bootstrap, "rotten", range(50, 60))
+
+
+class Replicas:
+    """The files of `t-0`, of each broker."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def path(self, broker_id: int) -> Path:
+        return Path(self._cluster.data_dir, f"broker-{broker_id}", "t-0", SEGMENT)
+
+    def are_equal(self) -> bool:
+        cluster = self._cluster
+        if cluster.in_sync("t") != {1, 2, 3}:
+            return False
+        return len({self.path(each).read_bytes() for each in (1, 2, 3)}) == 1
+
+    def stray(self, broker_id: int) -> list[Path]:
+        return list(self.path(broker_id).parent.parent.glob("t-0.*-stray"))
+
+
+def filled(cluster: Cluster) -> Replicas:
+    create(cluster.bootstrap, "t", replicas=3)
+    replicas = Replicas(cluster)
+    until(lambda: cluster.in_sync("t") == {1, 2, 3})
+    produce(cluster.bootstrap, "t", range(50))
+    until(replicas.are_equal)
+    return replicas
+
+
+def follower(cluster: Cluster) -> int:
+    return next(each for each in (1, 2, 3) if each != cluster.leader("t"))
+
+
+@pytest.mark.parametrize("chosen", [Cluster.leader, lambda cluster, topic: follower(cluster)])
+def test_in_a_cluster_others_lead_and_it_is_copied_anew(
+    chosen: Callable[[Cluster, str], int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), Cluster(3, SETTINGS) as cluster:
+        replicas = filled(cluster)
+        led = cluster.leader("t")
+        rotten = chosen(cluster, "t")
+        content = replicas.path(rotten).read_bytes()
+        flip(replicas.path(rotten), len(content) // 2)
+        until(lambda: bool(replicas.stray(rotten)))
+        produce(cluster.bootstrap, "t", range(50, 100))
+        until(replicas.are_equal)
+        if rotten == led:
+            assert cluster.leader("t") != led
+        assert consume(cluster.bootstrap, "t", 100) == list(range(100))
+        assert replicas.path(rotten).read_bytes().startswith(content)
+        [aside] = replicas.stray(rotten)
+        kept = (aside / SEGMENT).read_bytes()
+        assert kept[: len(content)] != content, "what was found is there to be looked at"
+        assert (aside / NAME).exists()
+        assert not replicas.path(rotten).with_name(NAME).exists()
+        assert told(caplog, "partition t-0 is offline") == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "bits"), [(0, 0x40), (7, 0x01), (100, 0x40)], ids=["far", "near", "body"]
+)
+def test_a_leader_looks_at_what_a_follower_could_not_take(
+    at: int, bits: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is looked over here but what a follower asks for again: a base offset that has grown
+    by much or by one, which no CRC covers, and a record."""
+    with caplog.at_level(logging.WARNING), Cluster(3, NOT_BY_ITSELF) as cluster:
+        replicas = filled(cluster)
+        led, empty = cluster.leader("t"), follower(cluster)
+        cluster.kill(empty)
+        until(lambda: empty not in cluster.in_sync("t"))
+        content = replicas.path(led).read_bytes()
+        flip(replicas.path(led), len(content) // 50 * 24 + at, bits)
+        shutil.rmtree(replicas.path(empty).parent)
+        cluster.start(empty)
+        until(lambda: cluster.leader("t") not in (led, -1))
+        until(replicas.are_equal)
+        assert replicas.path(empty).read_bytes().startswith(content)
+        assert consume(cluster.bootstrap, "t", 50) == list(range(50))
+        assert told(caplog, "the leader sent") == 1
+        assert told(caplog, "partition t-0 is offline") == 1
