@@ -199,12 +199,12 @@ def cached_pages(path: Path) -> int:
     return sum(page & 1 for page in pages)
 
 
-def drop(path: Path) -> bool:
-    """Whether the file system does drop what is in memory."""
+def drop(path: Path) -> int:
+    """How many pages are in memory all the same: where the disk is memory, all of them."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return cached_pages(path) == 0
+    return cached_pages(path)
 
 
 def test_a_quiet_file_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
@@ -215,14 +215,13 @@ def test_a_quiet_file_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
     assert quiet.read_at(0, len(content)) == content
     before = cached_pages(path)
     assert before == 64, "what others have in memory stays there"
-    if not drop(path):
-        pytest.skip("nothing is ever dropped here")
+    left = drop(path)
     for position in range(0, len(content), 8 * mmap.PAGESIZE):
         assert (
             quiet.read_at(position, 8 * mmap.PAGESIZE)
             == content[position : position + 8 * mmap.PAGESIZE]
         )
-    assert cached_pages(path) == 0
+    assert cached_pages(path) == left
     quiet.close()
     assert QuietFile(str(path)).read_at(len(content), 10) == b""
 
@@ -230,9 +229,8 @@ def test_a_quiet_file_leaves_the_page_cache_as_it_was(tmp_path: Path) -> None:
 def test_a_quiet_file_forgets(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(64 * mmap.PAGESIZE))
-    if not drop(path):
-        pytest.skip("nothing is ever dropped here")
+    left = drop(path)
     path.read_bytes()
     quiet = QuietFile(str(path))
     quiet.forget(0, 32 * mmap.PAGESIZE)
-    assert cached_pages(path) == 32
+    assert cached_pages(path) == max(left, 32)
