@@ -177,6 +177,26 @@ def test_in_a_cluster_others_lead_and_it_is_copied_anew(
         assert told(caplog, "partition t-0 is offline") == 1
 
 
+def test_a_log_that_starts_within_a_batch_can_be_copied_anew() -> None:
+    with Cluster(3, SETTINGS) as cluster:
+        create(cluster.bootstrap, "t", replicas=3)
+        replicas = Replicas(cluster)
+        until(lambda: cluster.in_sync("t") == {1, 2, 3})
+        together = {"bootstrap.servers": cluster.bootstrap, "linger.ms": 500, "log_level": 0}
+        producer = Producer(together)
+        for number in range(10):
+            producer.produce("t", f"record {number:05d}".encode(), partition=0)
+        assert producer.flush(60) == 0
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        admin.delete_records([TopicPartition("t", 0, 5)])[TopicPartition("t", 0)].result(60)
+        produce(cluster.bootstrap, "t", range(10, 20))
+        until(replicas.are_equal)
+        rotten = follower(cluster)
+        flip(replicas.path(rotten), replicas.path(rotten).stat().st_size // 2)
+        until(lambda: bool(replicas.stray(rotten)))
+        until(replicas.are_equal)
+
+
 @pytest.mark.parametrize(
     ("at", "bits"), [(0, 0x40), (7, 0x01), (100, 0x40)], ids=["far", "near", "body"]
 )

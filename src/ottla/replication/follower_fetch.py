@@ -38,7 +38,13 @@ from ottla.protocol.replica_fetch import (
     pack_tail,
     read_replica_fetched,
 )
-from ottla.replication.follower_log import cut_to_common, follow_ends, start_over, store_fetched
+from ottla.replication.follower_log import (
+    begin_within,
+    cut_to_common,
+    follow_ends,
+    start_over,
+    store_fetched,
+)
 from ottla.replication.partition import Partition
 
 EPOCH_MAX = 2**31 - 1
@@ -356,7 +362,9 @@ class FollowerFetch:
     ) -> None:
         partition = followed.partition
         stored = 0
+        went_down = False
         if one.records and followed.offset == log.log_end_offset:
+            went_down = begin_within(log, one.records)
             stored = self._store(followed, log, one.records)
             effects.bytes_stored += stored
         follow_ends(partition, log, one.high_watermark, one.log_start_offset)
@@ -365,6 +373,9 @@ class FollowerFetch:
         if log.unflushed_messages >= log.config.flush_messages and stored:
             # Its next fetch says that it has this: it has to be true after a power cut as well.
             self._hold(followed, effects.unsafe)
+            return
+        if went_down:
+            self._hold(followed, effects.cut)
             return
         pause_ms = self._throttle_ms(partition, stored) if stored else 0
         if pause_ms:

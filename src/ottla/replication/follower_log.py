@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from ottla.base.errors import ProtocolError
 from ottla.base.ports import Buffer
+from ottla.log.batch_scan import is_sound, next_offset
 from ottla.log.partition_log import PartitionLog
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR
+from ottla.records.batch_header import BASE_OFFSET, HEADER_SIZE, read_header
 from ottla.replication.partition import Partition
 
 
@@ -23,6 +25,22 @@ def store_fetched(
     size_before = log.size
     log.append_replicated(records, gaps_allowed)
     return log.size - size_before
+
+
+def begin_within(log: PartitionLog, records: memoryview) -> bool:
+    """Records are deleted up to the middle of a batch, but batches are copied as they are: an empty
+    log that is to start within the first one begins where that does, as in Kafka, and `follow_ends`
+    puts the start to its place. True if so: the recovery point went down."""
+    start = log.log_end_offset
+    if log.size or log.log_start_offset != start or len(records) < HEADER_SIZE:
+        return False
+    header = read_header(records)
+    if not is_sound(header, 0, len(records)) or not header[BASE_OFFSET] < start:
+        return False
+    if next_offset(header) <= start:
+        return False
+    log.truncate_fully_and_start_at(header[BASE_OFFSET])
+    return True
 
 
 def follow_ends(

@@ -25,8 +25,10 @@ from ottla.protocol.fetch import (
     read_fetch_request,
 )
 from ottla.protocol.replica_fetch import VERSION
+from ottla.records.batch_header import read_header
 from ottla.replication.follower_fetch import FetchEffects, FetchLimits, FollowerFetch
 from ottla.replication.partition import Partition
+from tests.unit.log.world import batch
 from tests.unit.replication.replicas import TOPIC_ID, Replica, assigned
 
 Asked = dict[int, tuple[int, int]]
@@ -425,3 +427,33 @@ def test_in_a_compacted_log_they_are_nothing_special(setting: Setting) -> None:
     setting.ask()
     setting.answer(sent(with_a_gap(setting.leader.content())))
     assert log.log_end_offset == 10
+
+
+def test_a_log_that_starts_within_a_batch_begins_with_that_batch(setting: Setting) -> None:
+    """Records were deleted up to the middle of it; then somebody copies the log anew."""
+    leader, replica = setting.leader, setting.replicas[0]
+    long = batch(10)
+    leader.partition.append(bytearray(long), read_header(long), 0)
+    setting.ask()
+    setting.answer(failed(0, OFFSET_OUT_OF_RANGE, log_start=7))
+    setting.fetch.resume(replica.partition)
+    assert setting.asked() == {0: (7, 5)}
+    first = len(leader.content()) - len(long)
+    records = Content(leader.content()[first:])
+    effects = setting.answer(FetchedPartition(0, 0, 13, -1, 7, None, -1, records))
+    assert (replica.log.first_segment_offset, replica.log.log_start_offset) == (3, 7)
+    assert (replica.log.log_end_offset, replica.partition.high_watermark) == (13, 13)
+    assert effects.cut == [replica.partition], "a recovery point of 7 has to go first"
+    setting.fetch.resume(replica.partition)
+    assert setting.asked() == {0: (13, 5)}
+
+
+def test_an_empty_log_begins_with_no_batch_that_ends_before_it(setting: Setting) -> None:
+    replica = setting.replicas[0]
+    setting.ask()
+    setting.answer(failed(0, OFFSET_OUT_OF_RANGE, log_start=7))
+    setting.fetch.resume(replica.partition)
+    for records in (setting.leader.content(), b"too short", bytes(100)):
+        setting.ask(10_000)
+        setting.answer(sent(records), now_ms=0)
+        assert (replica.log.first_segment_offset, replica.log.log_end_offset) == (7, 7)
