@@ -144,7 +144,8 @@ class QuietFile:
         self._file.close()
 
     def _is_cached(self, position: int, size: int) -> bool:
-        """By the first and the last page: what came in one go is dropped in one go, too."""
+        """By the first and the last page: what came in one go is dropped in one go, too. To ask
+        makes the kernel fetch that page; if it is quick, the piece seems to have been there."""
         probe = [bytearray(1)]
         try:
             for at in (position, position + size - 1):
