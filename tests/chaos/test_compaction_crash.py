@@ -37,7 +37,7 @@ from tests.seeds import seed_for
 STATES = max(1_000, int(os.environ.get("OTTLA_CRASH_STATES", "0")))
 ACTIONS_PER_LIFE = 60
 STATES_PER_LIFE = 40
-PLANTED_STATES_MAX = 3_000
+PLANTED_STATES_MAX = 15_000  # one of the bugs shows in every twentieth life only
 
 
 def judge_many(seed: int, count: int) -> int:

@@ -46,7 +46,7 @@ from tests.seeds import seed_for
 STATES = int(os.environ.get("OTTLA_CRASH_STATES", "2000"))
 ACTIONS_PER_RUN = 40
 STATES_PER_RUN = 40
-PLANTED_STATES_MAX = 2_500
+PLANTED_STATES_MAX = 10_000
 
 
 def judge_many(seed: int, count: int, weights: tuple[int, ...] = USUAL) -> int:
