@@ -15,7 +15,7 @@ from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool
 from ottla.log.corrupt_mark import read_mark
 from ottla.log.file_cache import FileCache
-from ottla.log.log_config import LogConfig
+from ottla.log.log_config import LONG_MAX, LogConfig
 from ottla.log.log_dir import FoundPartition, LogDir
 from ottla.log.open_log import LoadReport, open_log
 from ottla.log.partition_log import PartitionLog
@@ -126,6 +126,7 @@ class ReplicaLoader:
                 opened, report = self._open_one(order, expiration_ms)
                 _tell(order, report)
                 if report.corrupt is None:
+                    _settle(opened)
                     order.opened = opened
                 else:
                     order.failure = OttlaError(report.corrupt)
@@ -166,6 +167,17 @@ class ReplicaLoader:
             file_cache=self._file_cache,
             power_lost=log_dir.power_lost,
         )
+
+
+def _settle(opened: PartitionLog) -> None:
+    """Of what a kill has left, some may not be on the disk yet. Where a record counts once it is
+    synced, it has to be before anybody counts it: who leads alone commits all it has at once."""
+    if opened.config.flush_messages == LONG_MAX or not opened.unflushed_messages:
+        return
+    job = opened.flush_job()
+    if job is not None:
+        job.run()
+        opened.flush_done(job)
 
 
 def _tell(order: OpenOrder, report: LoadReport) -> None:

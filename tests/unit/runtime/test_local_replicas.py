@@ -55,6 +55,7 @@ class Broker:
         *,
         is_cluster: bool = False,
         broken: tuple[str, ...] = (),
+        settings: dict[str, str] | None = None,
     ) -> None:
         self.time = VirtualTime()
         self.disk = disk
@@ -73,7 +74,7 @@ class Broker:
             timers=self.time,
             pool=Pool(),
             log_dirs=self.dirs,
-            config=BrokerConfig({}),
+            config=BrokerConfig(settings or {}),
             is_cluster=is_cluster,
         )
         self.replicas.copying = self
@@ -188,6 +189,22 @@ def test_an_epoch_that_an_earlier_life_led_is_not_led_again(broker: Broker) -> N
     assert again.partition().check_leader(-1) == NOT_LEADER_OR_FOLLOWER
     again.apply(state(1, 2, 3, in_sync=(1, 2)))
     assert again.partition().check_leader(-1) == NONE
+
+
+@pytest.mark.parametrize(("flush", "synced"), [("1", 2), ("9223372036854775807", 0)])
+def test_what_a_kill_has_left_is_synced_before_it_counts(
+    broker: Broker, flush: str, synced: int
+) -> None:
+    """Where a record counts once it is synced: a leader alone commits all that it has."""
+    broker.load(state(1))
+    broker.produce()
+    broker.produce()
+    broker.die()
+    settings = {"log.flush.interval.messages": flush}
+    held = Broker(broker.disk, settings=settings).load(state(1)).partition().log
+    assert held is not None
+    assert (held.log_end_offset, held.recovery_point) == (2, synced)
+    assert held.unflushed_messages == 2 - synced
 
 
 @pytest.mark.parametrize("is_cluster", [True, False])
