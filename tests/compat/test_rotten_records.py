@@ -73,6 +73,12 @@ def flip(path: Path, position: int, bits: int = 0x40) -> None:
         file.write(bytes([before ^ bits]))
 
 
+def put(path: Path, position: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
 def is_offline(bootstrap: str, topic: str) -> bool:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
     try:
@@ -118,6 +124,29 @@ def test_the_only_copy_goes_offline_is_told_of_once_and_left_as_it_is(
         broker.start()
         assert consume(broker.bootstrap, "rotten", 50) == list(range(50))
         produce(broker.bootstrap, "rotten", range(50, 60))
+
+
+@pytest.mark.parametrize("length", [-12, -1_000, 2**31 - 1])
+def test_a_length_that_has_rotted_holds_up_nobody(
+    length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No CRC covers it, and nothing is looked over here by itself. Who reads on behind it, from a
+    place that is not in the index, must not make the broker walk in a circle: the others would wait
+    for ever."""
+    with caplog.at_level(logging.WARNING), Broker(NOT_BY_ITSELF) as broker:
+        create(broker.bootstrap, "rotten", "sound")
+        for topic in ("rotten", "sound"):
+            produce(broker.bootstrap, topic, range(10))
+        path = Path(broker.data_dir, "rotten-0", SEGMENT)
+        put(path, path.stat().st_size // 10 * 4 + 8, length.to_bytes(4, "big", signed=True))
+        reader = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0}
+        )
+        reader.assign([TopicPartition("rotten", 0, 7)])
+        until(lambda: reader.poll(0.1) is None and is_offline(broker.bootstrap, "rotten"))
+        reader.close()
+        assert consume(broker.bootstrap, "sound", 10) == list(range(10))
+        assert told(caplog, "partition rotten-0 is offline") == 1
 
 
 class Replicas:

@@ -180,6 +180,7 @@ class Parts:
             soon=around.listening.processor.call_soon,
             flusher=self.flusher,
             new_uuid=uuid.uuid4,
+            suspect=self.scrubber.suspect,
         )
         self.groups = GroupCoordinator(self.services)
         self.services.groups = self.groups

@@ -89,6 +89,7 @@ class BrokerServices:
         soon: Callable[[Callable[[], None]], object],
         flusher: Flusher,
         new_uuid: Callable[[], uuid.UUID],
+        suspect: Callable[[Partition, int], None],
     ) -> None:
         self.broker_id = broker_id
         self.config = config
@@ -106,6 +107,7 @@ class BrokerServices:
         self._flusher = flusher
         self._producer_ids = ProducerIds(controller, broker_id)
         self.new_uuid = new_uuid
+        self.suspect = suspect
         self.groups: GroupDoor
         self.transactions: TransactionDoor
 

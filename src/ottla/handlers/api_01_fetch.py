@@ -23,6 +23,7 @@ from ottla.handlers.nearest_replica import NO_PREFERENCE, preferred_replica
 from ottla.handlers.replica_fetch import handle_replica_fetch
 from ottla.handlers.reply import ParkedDeferred, Reply
 from ottla.log.partition_log import LogSlice, PartitionLog
+from ottla.log.segment import RottenLength
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -146,6 +147,9 @@ class _Fetch:
         assert log is not None  # the refusal was KAFKA_STORAGE_ERROR otherwise
         try:
             return self._read_log(partition, log, wanted.request, bytes_left)
+        except RottenLength as rotten:
+            self.context.services.suspect(partition, rotten.offset)
+            return _error(index, rotten.code)
         except ProtocolError as refused:
             return _error(index, refused.code)
         except StorageError as failure:

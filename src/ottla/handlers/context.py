@@ -187,6 +187,10 @@ class Services(Protocol):
         """Take the log dir that failed offline."""
         ...
 
+    def suspect(self, partition: Partition, offset: int) -> None:
+        """What is stored at or shortly before this offset may have rotted: look at it."""
+        ...
+
     def soon(self, callback: Callable[[], None]) -> object:
         """At the end of this turn of the loop."""
         ...

@@ -7,6 +7,7 @@ two calls (see `file_cache`); what is kept in memory is enough to open them agai
 
 from __future__ import annotations
 
+from ottla.base.errors import ProtocolError
 from ottla.base.ids import NO_TIMESTAMP
 from ottla.base.ports import Buffer, File, Files
 from ottla.log import file_names
@@ -17,13 +18,28 @@ from ottla.log.log_config import LogConfig
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from ottla.log.time_index import TimeIndex
 from ottla.log.txn_index import TxnIndex
-from ottla.records.batch_header import BASE_OFFSET, HEADER_SIZE, MAX_TIMESTAMP, read_header
+from ottla.protocol.error_codes import CORRUPT_MESSAGE
+from ottla.records.batch_header import (
+    BASE_OFFSET,
+    HEADER_SIZE,
+    MAX_TIMESTAMP,
+    Header,
+    read_header,
+)
 
 UNKNOWN = -2
 """Instead of a timestamp that was not looked up yet."""
 
 POSITIONS_KEPT = 16
 PAGE_BYTES = 4096
+
+
+class RottenLength(ProtocolError):
+    """The length of a stored batch can't be true, in `offset` or on the way there."""
+
+    def __init__(self, size: int, offset: int) -> None:
+        super().__init__(CORRUPT_MESSAGE, f"a batch says that it is {size} bytes long")
+        self.offset = offset
 
 
 class LogSlice:
@@ -311,7 +327,7 @@ class Segment:
             if reached > offset:
                 self._remember(header[BASE_OFFSET], position)
                 return position
-            position += batch_size(header)
+            position += _size_within(header, end - position, offset)
             if reached == offset and position + HEADER_SIZE <= end:
                 # It begins right behind, whatever stands there. To look would make the loop wait
                 # for the disk: a reader that goes on over old data has not come to this part yet.
@@ -340,7 +356,8 @@ class Segment:
 
     def _border_before(self, file: File, position: int, limit: int, at_least_one: bool) -> int:
         """The last batch border up to `limit`; the end of the first batch if that is farther."""
-        border = position + batch_size(read_header(file.read_at(position, HEADER_SIZE)))
+        first = read_header(file.read_at(position, HEADER_SIZE))
+        border = position + _size_within(first, self.size - position, first[BASE_OFFSET])
         if border > limit:
             return border if at_least_one else position
         # The next index entry is past the limit, so there are few batches to look at.
@@ -420,6 +437,15 @@ class Segment:
                 self._files.rename(path, path + file_names.DELETED)
                 renamed.append(path + file_names.DELETED)
         return renamed
+
+
+def _size_within(header: Header, bytes_left: int, sought: int) -> int:
+    """No checksum covers the length of a batch: one that has rotted would lead nowhere, or round in
+    a circle for ever."""
+    size = batch_size(header)
+    if not HEADER_SIZE <= size <= bytes_left:
+        raise RottenLength(size, sought)
+    return size
 
 
 def _rest_of_page(file: File, position: int) -> bytes:

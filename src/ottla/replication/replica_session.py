@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.log.partition_log import LogSlice, PartitionLog
+from ottla.log.segment import RottenLength
 from ottla.protocol.error_codes import (
     FETCH_SESSION_ID_NOT_FOUND,
     INVALID_FETCH_SESSION_EPOCH,
@@ -295,6 +296,9 @@ class ReplicaSession(Pulse):
             return self._tell(read, partition, log, None, None)
         try:
             records = self._records(read, partition, log, bytes_left, is_first)
+        except RottenLength as rotten:
+            self._surroundings.suspect(partition, rotten.offset)
+            return _failed(index, rotten.code, log.log_start_offset)
         except ProtocolError as refused:
             return _failed(index, refused.code, log.log_start_offset)
         except StorageError as failure:

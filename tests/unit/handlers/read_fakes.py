@@ -220,12 +220,16 @@ class FakeServices:
         self.partitions = FakePartitions(partitions)
         self.controller = FakeController()
         self.failures: list[StorageError] = []
+        self.suspected: list[tuple[str, int]] = []
         self.producer_ids: list[int | ProtocolError] = []
         self.apis = [(0, 0, 13), (3, 0, 13), (18, 0, 4)]
         self._uuids = 0
 
     def storage_failed(self, failure: StorageError) -> None:
         self.failures.append(failure)
+
+    def suspect(self, partition: Partition, offset: int) -> None:
+        self.suspected.append((partition.topic, offset))
 
     def new_uuid(self) -> uuid.UUID:
         self._uuids += 1

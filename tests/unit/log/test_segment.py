@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.errors import ProtocolError
 from ottla.log.file_cache import FileCache
 from ottla.log.log_config import LogConfig
 from ottla.log.segment import PAGE_BYTES, LogSlice, Segment, new_segment
+from ottla.protocol.error_codes import CORRUPT_MESSAGE
 from ottla.records.batch_header import LAST_OFFSET_DELTA, MAX_TIMESTAMP, read_header
 from tests.chaos.memory_files import MemoryFile, MemoryFiles
 from tests.unit.log.world import batch, offsets_of
@@ -144,6 +146,25 @@ def test_parts_are_whole_batches() -> None:
         assert found is not None
         assert found.size <= max(limit, first)
         offsets_of(found)
+
+
+@pytest.mark.parametrize("length", [-12, -13, -2_000, -(2**31), 0, 48, 100_000, 2**31 - 1])
+def test_a_length_that_has_rotted_is_told_and_leads_nowhere(length: int) -> None:
+    """No checksum covers it. The walk over batches must not go on for ever because of it."""
+    segment, positions = a_segment(TEN, interval=100_000)
+    segment._positions.clear()
+    segment._last_batch_offset = -1
+    third = positions[2]
+    segment.open_file().write_at(third + 8, length.to_bytes(4, "big", signed=True))
+    assert segment.position_of(BASE + 3) == positions[1]
+    for look in (
+        lambda: segment.position_of(BASE + 12),
+        lambda: part(segment, third, 200),
+        lambda: part(segment, third, 200, at_least_one=False),
+    ):
+        with pytest.raises(ProtocolError) as refused:
+            look()
+        assert refused.value.code == CORRUPT_MESSAGE
 
 
 def test_not_too_many_places_are_remembered() -> None:
