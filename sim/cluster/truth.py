@@ -336,8 +336,11 @@ class Truth:
     def _give_up(self, key: Key, state: State) -> None:
         """An unclean election: what the new leader has not is not promised any more."""
         committed = self.committed[key]
-        copy = self.copies.get((state.leader, key))
+        place = (state.leader, key)
+        copy = self.copies.get(place)
         entries = [] if copy is None else copy.entries
+        if copy is not None and copy.version < self._removed.get(place, -1):
+            entries = []  # moved away and back while it was down: it may begin with nothing
         common = 0
         for mine, theirs in zip(committed, entries, strict=False):
             if mine != theirs:

@@ -154,7 +154,8 @@ class PartitionChange:
             return leader, (leader,), self._eligible((*in_sync, *eligible), (leader,))
         if self.unclean:
             known = (replica for replica in old.last_known if replica in old.replicas)
-            leader = self._first((*known, *old.replicas))
+            # Who is only being added may have nothing yet.
+            leader = self._first((*known, *old.original_replicas(), *old.replicas))
             if leader != NO_BROKER:
                 # What the others have beyond this one is cut off when they follow it.
                 return leader, (leader,), ()

@@ -168,6 +168,13 @@ def test_an_unclean_election_takes_the_last_leader_then_anybody() -> None:
     assert changed(state, 9, unclean=True).leader == -1
 
 
+def test_an_unclean_election_takes_who_is_being_added_last() -> None:
+    """It may have nothing yet; during a move the old ones stand behind it in the list."""
+    moving = replace(led_by(-1, 1), replicas=(4, 1, 2), adding=(4,), removing=(1, 2))
+    assert changed(moving, 4, 2, unclean=True).leader == 2
+    assert changed(moving, 4, unclean=True).leader == 4
+
+
 def test_an_unclean_election_is_clean_where_it_can_be() -> None:
     clean = changed(led_by(-1, 2), 1, 2, unclean=True)
     assert (clean.leader, clean.unclean_epoch) == (2, -1)
