@@ -125,7 +125,7 @@ def _the_opposite_of_what_was_decided_is_accepted() -> Patch:
 
 
 def _prepared_transactions_run_out_of_time() -> Patch:
-    def is_timed_out(shard: Any, held: Any) -> bool:
+    def is_timed_out(shard: Any, transactional_id: str, held: Any) -> bool:
         return bool(held.state == ONGOING and shard._clock.wall_ms() > held.started_ms + 4000)
 
     return TransactionShard, "_is_timed_out", is_timed_out

@@ -18,6 +18,7 @@ admitted any more. Only then is the answer given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError
@@ -63,6 +64,25 @@ Revoke = Callable[[frozenset[TopicPartition], int], Deferred[int]]
 """Makes partitions ask again before they append for a producer id; an error code when done."""
 
 
+class Deadline(NamedTuple):
+    """When an open transaction is out of time, by a clock that nobody sets: what the records say of
+    its start is the time of day, which may jump. Only what passed before this coordinator had it is
+    taken from there, and at most all of the time-out."""
+
+    started_ms: int
+    timeout_ms: int
+    at_ms: int
+
+    @classmethod
+    def of(cls, held: Transaction, clock: Clock) -> Deadline:
+        passed_ms = min(max(clock.wall_ms() - held.started_ms, 0), held.timeout_ms)
+        at_ms = clock.monotonic_ms() + held.timeout_ms - passed_ms
+        return cls(held.started_ms, held.timeout_ms, at_ms)
+
+    def is_of(self, held: Transaction) -> bool:
+        return (self.started_ms, self.timeout_ms) == (held.started_ms, held.timeout_ms)
+
+
 class TransactionShard:
     def __init__(
         self,
@@ -78,7 +98,7 @@ class TransactionShard:
         self._begin_markers = begin_markers
         self._revoke_writers = revoke_writers
         # Those that can run out of time: few, of possibly very many ids.
-        self._ongoing: dict[str, None] = {}
+        self._ongoing: dict[str, Deadline] = {}
         self._decided: dict[str, None] = {}
         self._marking: set[str] = set()
         self._to_sweep: list[str] = []
@@ -231,17 +251,17 @@ class TransactionShard:
 
     def abort_timed_out(self, transactional_id: str) -> Outcome[Fields]:
         held = self.transactions.get(transactional_id)
-        if held is None or not self._is_timed_out(held):
+        if held is None or not self._is_timed_out(transactional_id, held):
             return Outcome((), answer_of(INVALID_TXN_STATE))
         return self._outcome(transactional_id, fence_step(held, NONE, self._clock.wall_ms()))
 
     def timed_out(self) -> list[str]:
-        return [one for one in self._ongoing if self._is_timed_out(self.transactions[one])]
+        return [one for one in self._ongoing if self._is_timed_out(one, self.transactions[one])]
 
-    def _is_timed_out(self, held: Transaction) -> bool:
+    def _is_timed_out(self, transactional_id: str, held: Transaction) -> bool:
         if held.state != ONGOING or held.timeout_ms == NO_TIMEOUT:
             return False
-        return self._clock.wall_ms() > held.started_ms + held.timeout_ms
+        return self._clock.monotonic_ms() > self._ongoing[transactional_id].at_ms
 
     def sweep(self) -> Outcome[bool]:
         """Forgets ids that nobody used for too long; True if there are more to look at."""
@@ -266,14 +286,16 @@ class TransactionShard:
         else:
             transactional_id = read_key(record.key)
             transaction = None if record.value is None else read_value(record.value)
-        self._ongoing.pop(transactional_id, None)
+        deadline = self._ongoing.pop(transactional_id, None)
         self._decided.pop(transactional_id, None)
         if transaction is None:
             self.transactions.pop(transactional_id, None)
             return
         self.transactions[transactional_id] = transaction
         if transaction.state == ONGOING:
-            self._ongoing[transactional_id] = None
+            if deadline is None or not deadline.is_of(transaction):
+                deadline = Deadline.of(transaction, self._clock)
+            self._ongoing[transactional_id] = deadline
         elif transaction.state in DECIDED:
             self._decided[transactional_id] = None
 

@@ -338,6 +338,44 @@ def test_out_of_time_it_is_aborted_and_fenced(world: TransactionWorld, client: i
     assert add(world, owner, client=client) == 90
 
 
+@pytest.mark.parametrize("jump_ms", [3_600_000, 60_001, 1_000, -1_000, -3_600_000])
+def test_the_time_of_day_may_jump_while_it_is_open(world: TransactionWorld, jump_ms: int) -> None:
+    owner = begun(init(world))
+    add(world, owner)
+    world.clock.now_ms += 30_000
+    world.clock.wall_ahead_ms = jump_ms
+    add(world, owner, T1)
+    world.clock.now_ms += 30_000
+    assert world.shard.timed_out() == []
+    world.clock.now_ms += 1
+    assert world.shard.timed_out() == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("jump_ms", "left_ms"), [(0, 30_000), (-3_600_000, 60_000), (3_600_000, 0)]
+)
+def test_another_coordinator_trusts_the_time_of_day_within_the_time_out(
+    world: TransactionWorld, jump_ms: int, left_ms: int
+) -> None:
+    add(world, begun(init(world)))
+    world.clock.now_ms += 30_000
+    world.clock.wall_ahead_ms = jump_ms
+    world.reload()
+    world.clock.now_ms += left_ms
+    assert world.shard.timed_out() == []
+    world.clock.now_ms += 1
+    assert world.shard.timed_out() == ["x"]
+
+
+def test_the_next_transaction_has_all_of_its_time(world: TransactionWorld) -> None:
+    owner = begun(init(world))
+    for _ in range(3):
+        add(world, owner)
+        world.clock.now_ms += 50_000
+        assert world.shard.timed_out() == []
+        end(world, owner)
+
+
 def test_a_time_out_at_the_last_epoch(world: TransactionWorld) -> None:
     init(world)
     at_epoch(world, 32766)

@@ -29,9 +29,11 @@ R = TypeVar("R")
 class WorldClock:
     def __init__(self) -> None:
         self.now_ms = 1_000_000
+        self.wall_ahead_ms = 0
+        """How far somebody has set the time of day."""
 
     def wall_ms(self) -> int:
-        return self.now_ms
+        return self.now_ms + self.wall_ahead_ms
 
     def monotonic_ms(self) -> int:
         return self.now_ms
