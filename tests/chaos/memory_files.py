@@ -76,6 +76,9 @@ class MemoryFile:
         self._files.absorb_maps()
         return bytes(self._inode.content[position : position + size])
 
+    def is_cached(self, position: int, size: int) -> bool:
+        return True
+
     def write_at(self, position: int, buffer: Buffer) -> None:
         self._files.absorb_maps()
         self._files.write(self._inode, position, bytes(buffer))

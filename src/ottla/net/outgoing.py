@@ -7,7 +7,6 @@ A slice that is not in the page cache would block the loop: the pool reads it ah
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 from collections import deque
@@ -140,7 +139,7 @@ class Outgoing:
             count = min(part.size, SENDFILE_CHUNK_BYTES)
             # The rest of a slice that had to be read is read, too: some of it may be on its way,
             # and as pages come in any order, a look at the first and the last tells nothing.
-            self._cold = self._cold or not _is_cached(file, position, count)
+            self._cold = self._cold or not part.file.is_cached(position, count)
             if self._cold:
                 self._read_ahead(part, min(part.size, COLD_CHUNK_BYTES))
                 return 0
@@ -188,7 +187,7 @@ def _at_hand(part: LogSlice) -> bytearray | None:
 
 def _touch(part: LogSlice, position: int, count: int) -> None:
     """Brings a piece of a file into memory, in a thread of the pool. Not a page more is asked for:
-    pages come in any order, and `_is_cached` would take a piece for whole that is on its way."""
+    pages come in any order, and `is_cached` would take a piece for whole that is on its way."""
     file, end = part.file.fileno(), position + count
     os.posix_fadvise(file, position, count, os.POSIX_FADV_WILLNEED)
     while position < end:
@@ -197,19 +196,3 @@ def _touch(part: LogSlice, position: int, count: int) -> None:
         if passed == 0:
             return  # shorter than it was; who sends it will find out
         position += passed
-
-
-def _is_cached(file: int, position: int, count: int) -> bool:
-    """Whether the page cache holds the range, judged by its first and its last page: what was
-    written or read in one go is also dropped in one go."""
-    probe = [bytearray(1)]
-    try:
-        os.preadv(file, probe, position, RWF_NOWAIT)
-        os.preadv(file, probe, position + count - 1, RWF_NOWAIT)
-    except BlockingIOError:
-        return False
-    except OSError as failure:
-        if failure.errno != errno.EOPNOTSUPP:
-            raise
-        # A file system that can not tell: then it is read as it comes.
-    return True

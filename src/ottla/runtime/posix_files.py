@@ -81,6 +81,19 @@ class PosixFile:
             got += len(content)
         return b"".join(parts)
 
+    def is_cached(self, position: int, size: int) -> bool:
+        """To ask makes the kernel fetch that page; if it is quick, the piece seems to be there."""
+        probe = [bytearray(1)]
+        try:
+            os.preadv(self._descriptor, probe, position, RWF_NOWAIT)
+            os.preadv(self._descriptor, probe, position + size - 1, RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as failure:
+            if failure.errno != errno.EOPNOTSUPP:
+                raise
+        return True
+
     def write_at(self, position: int, buffer: Buffer) -> None:
         view = memoryview(buffer).cast("B")
         done = 0
@@ -130,7 +143,8 @@ class QuietFile:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     def read_at(self, position: int, size: int) -> bytes:
-        was_cold = size > 0 and not self._is_cached(position, size)
+        # Where the file system can't tell, what others have in memory is not taken from them.
+        was_cold = size > 0 and not self._file.is_cached(position, size)
         content = self._file.read_at(position, size)
         if was_cold:
             self.forget(position, size)
@@ -142,21 +156,6 @@ class QuietFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def _is_cached(self, position: int, size: int) -> bool:
-        """By the first and the last page: what came in one go is dropped in one go, too. To ask
-        makes the kernel fetch that page; if it is quick, the piece seems to have been there."""
-        probe = [bytearray(1)]
-        try:
-            for at in (position, position + size - 1):
-                os.preadv(self._file.fileno(), probe, at, RWF_NOWAIT)
-        except BlockingIOError:
-            return False
-        except OSError as failure:
-            if failure.errno != errno.EOPNOTSUPP:
-                raise
-        # Where the file system can't tell, what others have in memory is not taken from them.
-        return True
 
 
 class PosixLock:

@@ -19,7 +19,7 @@ from ottla.base.deferred import Deferred
 from ottla.log.partition_log import LogSlice
 from ottla.net import outgoing
 from ottla.net.outgoing import COLD_CHUNK_BYTES, TURN_BYTES_MAX, Outgoing
-from ottla.runtime.posix_files import PosixFiles
+from ottla.runtime.posix_files import PosixFile, PosixFiles
 
 
 class PoolAtHand:
@@ -100,7 +100,7 @@ def test_what_is_not_in_the_page_cache_is_read_by_the_pool_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = a_file(tmp_path / "segment", bytes(100_000))
-    monkeypatch.setattr(outgoing, "_is_cached", lambda *_: False)
+    monkeypatch.setattr(PosixFile, "is_cached", lambda *_: False)
     peer, pool, ready = Peer(), PoolAtHand(), []
     sending = Outgoing(peer.ours, pool, lambda: ready.append(True))
     sending.put([LogSlice(file, 0, 100_000)])
@@ -156,7 +156,7 @@ def test_nothing_is_sent_that_was_not_found_in_memory_or_brought_there(
         assert position + count <= at_hand
         return sendfile(to, source, position, min(count, 100_000))
 
-    monkeypatch.setattr(outgoing, "_is_cached", lambda *_: False)
+    monkeypatch.setattr(PosixFile, "is_cached", lambda *_: False)
     monkeypatch.setattr(outgoing, "_touch", touched)
     peer, pool = Peer(), PoolAtHand()
     monkeypatch.setattr(os, "sendfile", sent)
