@@ -61,8 +61,8 @@ def _decision_not_replayed() -> Patch:
 def _epoch_not_bumped_on_time_out() -> Patch:
     real = transaction_init.fence_step
 
-    def fence_step(held: Any, code: int, now_ms: int) -> Step:
-        step = real(held, code, now_ms)
+    def fence_step(held: Any, code: int, now_ms: int, own_epoch: int) -> Step:
+        step = real(held, code, now_ms, own_epoch)
         assert step.to is not None
         return Step(step.answer, step.to._replace(producer_epoch=held.producer_epoch))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.compat import confluent
+from tests.compat.conftest import MakeNode
 from tests.compat.nodes import wait_until
 from tests.compat.transaction_wire import TransactionWire
 from tests.patience import SECONDS_MAX
@@ -145,6 +146,30 @@ def test_a_producer_that_aborts_by_bumping_its_epoch(producer: TransactionWire, 
     assert producer.write(topic, 0, version=12) == 0
     assert producer.end(True, 5) == 0
     assert settled(producer, "CompleteCommit")
+
+
+def test_a_producer_that_ran_out_of_time_goes_on(make_node: MakeNode) -> None:
+    """With an epoch per transaction: it aborts what is aborted already and learns its new epoch."""
+    node = make_node({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"})
+    topic = confluent.create_topic(node.bootstrap)
+    with TransactionWire(node.bootstrap) as producer:
+        producer.ready()
+        assert producer.init(timeout_ms=1) == 0
+        first = producer.epoch
+        assert producer.write(topic, 0, version=12) == 0
+        assert settled(producer, "CompleteAbort")
+        assert producer.write(topic, 1, version=12) == 47
+        codes = [producer.end(way, 5, take=False) for way in (True, False)]
+        assert codes == [48, 0]
+        assert [producer.end(way, 4) for way in (True, False)] == [90, 90]
+        assert producer.end(False, 5) == 0
+        assert producer.epoch == first + 1
+        # A producer of the older kind names its epoch (KIP-360).
+        assert producer.init(producer_id=producer.producer_id, producer_epoch=first) == 0
+        assert producer.epoch == first + 1
+        assert producer.write(topic, 0, version=12) == 0
+        assert producer.end_when_ready(True, 5) == 0
+        assert settled(producer, "CompleteCommit")
 
 
 def test_an_epoch_for_each_transaction(producer: TransactionWire, topic: str) -> None:

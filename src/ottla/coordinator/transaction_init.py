@@ -16,6 +16,7 @@ from __future__ import annotations
 from ottla.coordinator.transaction_asks import (
     EPOCH_LAST,
     EPOCH_MAX,
+    EPOCH_PER_TRANSACTION,
     NEEDS_ID,
     InitAsked,
     Step,
@@ -24,6 +25,7 @@ from ottla.coordinator.transaction_asks import (
     refusal,
 )
 from ottla.coordinator.transaction_records import (
+    COMPLETED,
     DECIDED,
     EMPTY,
     NO_EPOCH,
@@ -90,6 +92,9 @@ def _bounds_refusal(asked: InitAsked, config: TransactionConfig) -> int:
 
 def _may_name(held: Transaction, asked: InitAsked) -> bool:
     """Whether the id that a producer says it has is one that it may have (KIP-360)."""
+    is_of_before = asked.producer_epoch not in (NO_EPOCH, held.producer_epoch)
+    if asked.keep_prepared and is_of_before and held.state in COMPLETED:
+        return False  # what it means to keep is over
     if asked.producer_id in (NO_ID, held.producer_id, held.client()[0]):
         return True
     return asked.producer_id == held.previous_producer_id and asked.producer_epoch >= EPOCH_LAST
@@ -195,14 +200,20 @@ def _told_to(held: Transaction) -> tuple[tuple[int, int], ...]:
 def fence_step(held: Transaction, code: int, now_ms: int, own_epoch: int = NO_EPOCH) -> Step:
     """Aborts an open transaction under an epoch that its producer does not have.
 
-    `own_epoch` is that of the producer if it asked for this itself: it is told the new one.
-    The bump is not one of the producer's own, so its late EndTxn must not pass for a repeated one:
-    without the client's version, it is refused by its epoch.
+    `own_epoch` is that of the producer if it may go on with the new one: it asked for this itself,
+    or ran out of time and nobody else has the id. It names its epoch to learn the new one, or with
+    an epoch per transaction aborts what is aborted already. Whoever is fenced by another producer
+    may not: without the client's version, its late EndTxn does not pass for a repeated one.
     """
     client_id, client_epoch = held.client()
     epoch_above = min(client_epoch + 1, EPOCH_MAX)
+    # The highest epoch is no producer's: who had the last one names it, and gets another id.
+    is_told = own_epoch != NO_EPOCH and epoch_above < EPOCH_MAX
     fenced = held._replace(
-        state=PREPARE_ABORT, last_epoch=own_epoch, client_version=0, updated_ms=now_ms
+        state=PREPARE_ABORT,
+        last_epoch=own_epoch,
+        client_version=EPOCH_PER_TRANSACTION if is_told else 0,
+        updated_ms=now_ms,
     )
     if client_id == held.producer_id:
         fenced = fenced._replace(

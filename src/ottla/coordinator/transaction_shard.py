@@ -253,7 +253,9 @@ class TransactionShard:
         held = self.transactions.get(transactional_id)
         if held is None or not self._is_timed_out(transactional_id, held):
             return Outcome((), answer_of(INVALID_TXN_STATE))
-        return self._outcome(transactional_id, fence_step(held, NONE, self._clock.wall_ms()))
+        own_epoch = held.client()[1]
+        step = fence_step(held, NONE, self._clock.wall_ms(), own_epoch)
+        return self._outcome(transactional_id, step)
 
     def timed_out(self) -> list[str]:
         return [one for one in self._ongoing if self._is_timed_out(one, self.transactions[one])]

@@ -338,7 +338,8 @@ def test_kept_without_two_phase_commit_it_still_runs_out_of_time(world: Transact
     wait_a_month(world)
     assert world.state("x") == "CompleteAbort"
     assert world.markers == [("t", i, 1000, 2, False) for i in (0, 1)]
-    assert code(end(world, (1000, 1))) == 90
+    assert code(end(world, (1000, 1))) == 48  # the opposite is decided
+    assert client_of(end(world, (1000, 1), committed=False)) == (1000, 2)
 
 
 # -- the last epoch ---------------------------------------------------------------------------

@@ -332,9 +332,7 @@ def test_out_of_time_it_is_aborted_and_fenced(world: TransactionWorld, client: i
     world.settle(world.shard.abort_timed_out("x"))
     assert world.markers == [("t", 0, 1000, 1, False)]
     assert world.shard.timed_out() == []
-    # The producer must not take the abort for its own, whatever it asks for.
-    for way in (True, False):
-        assert code(end(world, owner, way, client)) == 90
+    assert code(end(world, owner, True, client)) == (90 if client == OLD else 48)
     assert add(world, owner, client=client) == 90
 
 
@@ -374,6 +372,52 @@ def test_the_next_transaction_has_all_of_its_time(world: TransactionWorld) -> No
         world.clock.now_ms += 50_000
         assert world.shard.timed_out() == []
         end(world, owner)
+
+
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_out_of_time_its_producer_aborts_and_goes_on(
+    world: TransactionWorld, is_reloaded: bool
+) -> None:
+    """Nobody else has the id: with an epoch per transaction it learns the one of the time-out."""
+    owner = begun(init(world))
+    add(world, owner, client=NEW)
+    world.holds_markers = True
+    world.clock.now_ms += 60_001
+    world.settle(world.shard.abort_timed_out("x"))
+    assert [code(end(world, owner, way, NEW)) for way in (True, False)] == [48, 51]
+    world.write_held()
+    if is_reloaded:
+        world.reload()
+    world.holds_markers = False
+    assert begun(end(world, owner, False, NEW)) == (1000, 1)
+    assert begun(end(world, owner, False, NEW)) == (1000, 1)
+    assert add(world, (1000, 1), client=NEW) == 0
+    # From here on the old epoch is of before.
+    assert [code(end(world, owner, way, NEW)) for way in (True, False)] == [90, 90]
+    assert begun(end(world, (1000, 1), True, NEW)) == (1000, 2)
+    assert [code(end(world, owner, way, NEW)) for way in (True, False)] == [90, 90]
+
+
+def test_out_of_time_its_producer_asks_for_its_next_epoch(world: TransactionWorld) -> None:
+    """KIP-360: it is given the one of the time-out, however often it has to ask."""
+    owner = begun(init(world))
+    add(world, owner)
+    world.clock.now_ms += 60_001
+    world.settle(world.shard.abort_timed_out("x"))
+    assert [code(end(world, owner, way)) for way in (True, False)] == [90, 90]
+    assert [begun(init(world, *owner)) for _ in range(2)] == [(1000, 1)] * 2
+    assert add(world, (1000, 1)) == 0
+    assert code(init(world, *owner)) == 90
+
+
+def test_out_of_time_and_taken_over_it_is_fenced(world: TransactionWorld) -> None:
+    owner = begun(init(world))
+    add(world, owner, client=NEW)
+    world.clock.now_ms += 60_001
+    world.settle(world.shard.abort_timed_out("x"))
+    assert begun(init(world)) == (1000, 2)
+    assert [code(end(world, owner, way, NEW)) for way in (True, False)] == [90, 90]
+    assert code(init(world, *owner)) == 90
 
 
 def test_a_time_out_at_the_last_epoch(world: TransactionWorld) -> None:
