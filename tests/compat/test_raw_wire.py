@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from tests.compat import confluent
 from tests.compat.wire import (
+    ZSTD,
     Wire,
     batch_of,
+    batches_in,
     fetch_request,
     produce,
     produce_request,
@@ -84,6 +87,27 @@ def test_every_version_of_produce_by_name(bootstrap: str, version: int) -> None:
             assert (int(answer.error_code), answer.base_offset) == (0, base_offset)
         missing = produce(wire, confluent.new_name("missing"), batch_of([b"a"]), version=version)
         assert int(missing.error_code) == 3
+
+
+@pytest.mark.parametrize("version", range(4, 10))
+def test_zstd_is_served_to_readers_of_before_it(bootstrap: str, version: int) -> None:
+    """The version says in what words a reader asks, not what it can unpack."""
+    topic = confluent.create_topic(bootstrap)
+    schema: Any = import_module(f"kio.schema.fetch.v{version}.request")
+    part = schema.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = schema.FetchRequest(
+        replica_id=-1,
+        max_wait=timedelta(0),
+        min_bytes=1,
+        topics=(schema.FetchTopic(topic=topic, partitions=(part,)),),
+        **({"forgotten_topics_data": ()} if version >= 7 else {}),
+    )
+    with Wire(bootstrap) as wire:
+        for codec in (0, ZSTD):
+            assert int(produce(wire, topic, batch_of([b"v" * 200], codec=codec)).error_code) == 0
+        (answer,) = wire.call(request).responses[0].partitions
+    assert int(answer.error_code) == 0
+    assert [batch.codec for batch in batches_in(bytes(answer.records))] == [0, ZSTD]
 
 
 def test_a_waiting_fetch_is_woken_by_an_append(bootstrap: str) -> None:

@@ -1,8 +1,8 @@
 """Fetch 4-18: records by offset, with long poll and incremental sessions.
 
-v7 sessions (KIP-227); v10 zstd; v11 rack; v12 epochs and divergence (KIP-595); v13 topic ids;
-v15 replica state as a tag; v16 leader hints. Records are handed on as slices of segment files:
-their bytes never enter Python.
+v7 sessions (KIP-227); v10 zstd, which older readers get too, as from Kafka 4; v11 rack; v12 epochs
+and divergence (KIP-595); v13 topic ids; v15 replica state as a tag; v16 leader hints. Records are
+handed on as slices of segment files: their bytes never enter Python.
 
 A fetch that finds too little waits, known to each of its partitions, until an append or the
 watermark wakes it or its time is up; nothing polls.
@@ -32,7 +32,6 @@ from ottla.protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
-    UNSUPPORTED_COMPRESSION_TYPE,
 )
 from ottla.protocol.fetch import (
     FetchedPartition,
@@ -41,14 +40,6 @@ from ottla.protocol.fetch import (
     fetch_response_parts,
     read_fetch_request,
 )
-from ottla.records import compression
-from ottla.records.batch_header import (
-    ATTRIBUTES,
-    BATCH_LENGTH,
-    CODEC_MASK,
-    HEADER_SIZE,
-    read_header,
-)
 from ottla.replication.fetch_sessions import PartitionKey, SessionAnswer, SessionPartition
 from ottla.replication.partition import Partition
 
@@ -56,11 +47,9 @@ API_KEY = 1
 VERSIONS = (4, 18)
 
 READ_COMMITTED = 1
-FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_HINTS = 16
-LENGTH_PREFIX = 12  # base offset and batch length, which the batch length does not count
 
 ReadTopics = list[tuple[PartitionKey, SessionPartition, FetchedPartition]]
 
@@ -177,8 +166,6 @@ class _Fetch:
                 upper_bound,
                 at_least_one=first,
             )
-            if records is not None and self.context.api_version < FIRST_VERSION_WITH_ZSTD:
-                _refuse_zstd(records)
         aborted: list[tuple[int, int]] | None = None
         if committed:
             aborted = []
@@ -349,13 +336,3 @@ def _divergence(partition: Partition, wanted: FetchPartition) -> tuple[int, int]
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         return epoch, end_offset
     return None
-
-
-def _refuse_zstd(records: LogSlice) -> None:
-    """Readers of before 2.1 cannot unpack zstd and must be told instead of served."""
-    position, end = records.position, records.position + records.size
-    while position + HEADER_SIZE <= end:
-        header = read_header(records.file.read_at(position, HEADER_SIZE))
-        if header[ATTRIBUTES] & CODEC_MASK == compression.ZSTD:
-            raise ProtocolError(UNSUPPORTED_COMPRESSION_TYPE)
-        position += header[BATCH_LENGTH] + LENGTH_PREFIX
