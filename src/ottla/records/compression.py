@@ -5,7 +5,8 @@ more than `limit + 1` bytes, whatever the data declare. Anything that does not u
 CORRUPT_MESSAGE, anything longer than `limit` MESSAGE_TOO_LARGE, and nothing else is raised.
 
 What Java readers cannot take is not written, and refused when it comes in: lz4 frames whose blocks
-depend on each other (Kafka's reader has no memory between blocks), and bytes after the end.
+depend on each other (Kafka's reader has no memory between blocks) or on a dictionary, a second
+frame, and bytes after the end.
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ _LZ4_STORED = 1 << 31
 _LZ4_END = b"\x00\x00\x00\x00"
 _LZ4_VERSION_AND_INDEPENDENCE = 0xE0
 _LZ4_VERSION_1_INDEPENDENT = 0x60
+_LZ4_BLOCK_CHECKSUMS = 0x10
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_CONTENT_CHECKSUM = 0x04
+_LZ4_UNKNOWN_TO_KAFKA = 0x03  # a dictionary, and what is reserved
 # Kafka's name for "no level": the fast compressor. Every other level is one of the high compressor.
 _LZ4_LEVEL_FAST = 9
 
@@ -217,7 +222,26 @@ def _decompress_lz4(data: Buffer, limit: int) -> bytes:
         raise _damaged(LZ4)
     if view[4] & _LZ4_VERSION_AND_INDEPENDENCE != _LZ4_VERSION_1_INDEPENDENT:
         raise ProtocolError(CORRUPT_MESSAGE, "an lz4 frame needs independent blocks in Kafka")
+    if view[4] & _LZ4_UNKNOWN_TO_KAFKA:
+        raise ProtocolError(CORRUPT_MESSAGE, "an lz4 frame has no dictionary in Kafka")
+    if _lz4_frame_end(view) != len(view):
+        raise _damaged(LZ4)
     return _decompress_by_guess(LZ4, cramjam.lz4.decompress_into, view, limit)
+
+
+def _lz4_frame_end(view: memoryview) -> int:
+    """Where Kafka's reader ends the frame: at its first block of length 0, be it a stored one. The
+    unpacking below would go on to a next frame, which that reader never sees."""
+    flags = view[4]
+    position = len(_LZ4_HEADER) + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    block_checksum = 4 if flags & _LZ4_BLOCK_CHECKSUMS else 0
+    while position + 4 <= len(view):
+        size = _UINT32_LITTLE.unpack_from(view, position)[0] & (_LZ4_STORED - 1)
+        position += 4
+        if size == 0:
+            return position + (4 if flags & _LZ4_CONTENT_CHECKSUM else 0)
+        position += size + block_checksum
+    return -1  # it has no end
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:

@@ -137,6 +137,30 @@ def test_lz4_with_blocks_that_depend_on_each_other_is_refused() -> None:
     assert refusal(decompress, LZ4, linked, 10**6).code == CORRUPT_MESSAGE
 
 
+def test_lz4_is_one_frame_and_ends_where_kafka_s_reader_ends_it() -> None:
+    """That reader stops at the first block of length 0, stored or not, and leaves the rest unread;
+    and it knows no dictionaries. Kafka refuses such batches, and its consumers would stop there."""
+    frame, other = compress(LZ4, MIXED), compress(LZ4, b"other")
+    ends_twice = frame[:7] + b"\x00\x00\x00\x80" + frame[7:]
+    # Flags, block size, the dictionary's id, and the checksum of these.
+    with_dictionary = frame[:4] + b"\x61\x40\x05\x00\x00\x00\x4e" + frame[7:]
+    for refused in (frame + other, compress(LZ4, b"") + frame, ends_twice, with_dictionary):
+        assert refusal(decompress, LZ4, refused, 10**6).code == CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("checksums", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 300_000])
+def test_lz4_frames_of_others(checksums: bool, size: int) -> None:
+    """With a checksum of the whole, and of each block; cramjam makes the latter in any case."""
+    plain = (MIXED * (size // len(MIXED) + 1))[:size]
+    frame = cramjam.lz4.Compressor(1, content_checksum=checksums, block_linked=False)
+    frame.compress(plain)
+    packed = bytes(frame.finish())
+    assert packed[4] & 0x10, "checksums of blocks"
+    assert bool(packed[4] & 0x04) == checksums
+    assert decompress(LZ4, packed, 10**6) == plain
+
+
 @pytest.mark.parametrize("codec", [5, 6, 7, -1])
 def test_unknown_codecs(codec: int) -> None:
     refused = refusal(decompress, codec, b"abc", 100)
