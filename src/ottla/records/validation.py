@@ -301,19 +301,18 @@ def _check_records(header: Header, rules: ProduceRules, now_ms: int, walk: Recor
 
 
 def _refuse_records(header: Header, rules: ProduceRules, now_ms: int, walk: RecordWalk) -> None:
-    """Finds the records at fault one by one. The first of them decides the code, as in Kafka."""
+    """Finds the records at fault one by one. A time out of range decides the code, as in Kafka."""
     earliest = now_ms - rules.before_max_ms
     latest = min(now_ms + rules.after_max_ms, _INT64_MAX)
     any_time = rules.timestamp_type == LOG_APPEND_TIME
-    code = 0
+    code = INVALID_RECORD
     errors: list[tuple[int, str]] = []
     for index, (delta, key_is_null) in enumerate(walk.outlines()):
         timestamp = header[BASE_TIMESTAMP] + delta
         if rules.compacted and key_is_null:
-            code = code or INVALID_RECORD
             errors.append((index, "a compacted topic takes no record without a key"))
         elif not (any_time or timestamp == NO_TIMESTAMP or earliest <= timestamp <= latest):
-            code = code or INVALID_TIMESTAMP
+            code = INVALID_TIMESTAMP
             errors.append((index, f"timestamp {timestamp} is not in {earliest} .. {latest}"))
         if len(errors) == RECORD_ERRORS_MAX:
             break

@@ -333,7 +333,8 @@ def test_a_suspicion_of_a_null_key_is_looked_into() -> None:
     assert kept_as_sent(a_batch(record, max_timestamp=NOW_MS + (1 << 20)), COMPACTED)
 
 
-def test_the_first_record_at_fault_decides_the_code() -> None:
+def test_one_time_out_of_range_decides_the_code() -> None:
+    """As in Kafka, wherever in the batch that record is."""
     ahead = 9_999_999
     first_late = a_record(0, key=b"k", delta=ahead) + a_record(1)
     refused = refusal(validate, a_batch(first_late, 2), COMPACTED)
@@ -341,7 +342,9 @@ def test_the_first_record_at_fault_decides_the_code() -> None:
     assert refused.code == INVALID_TIMESTAMP
     assert len(refused.record_errors) == 2
     first_keyless = a_record(0, delta=ahead) + a_record(1, key=b"k", delta=ahead)
-    assert refusal(validate, a_batch(first_keyless, 2), COMPACTED).code == INVALID_RECORD
+    assert refusal(validate, a_batch(first_keyless, 2), COMPACTED).code == INVALID_TIMESTAMP
+    only_keyless = a_record(0, delta=ahead) + a_record(1, key=b"k")
+    assert refusal(validate, a_batch(only_keyless, 2), COMPACTED).code == INVALID_RECORD
 
 
 def test_a_refusal_does_not_name_records_without_end() -> None:
