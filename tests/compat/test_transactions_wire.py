@@ -262,7 +262,7 @@ def test_lists(producer: TransactionWire, topic: str) -> None:
     assert names(transactional_id_pattern=name[:-1]) == []
     assert names(transactional_id_pattern=name[:-1] + ".") == [name]
     assert name not in names(duration_filter=1_000_000)
-    told = producer.list(state_filters=("Nonsense",))
+    told = producer.list(state_filters=("Nonsense", "Nonsense"))
     assert (told.unknown_state_filters, told.transaction_states) == (("Nonsense",), ())
     assert int(producer.list(transactional_id_pattern="(").error_code) == 128
 

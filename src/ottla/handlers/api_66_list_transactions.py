@@ -29,7 +29,8 @@ Filter = Callable[[str, Transaction], bool]
 
 
 def handle(context: Context, request: Any) -> Answer:
-    unknown = [name for name in request.state_filters if name not in STATE_NAMES]
+    asked_states = dict.fromkeys(request.state_filters)
+    unknown = [name for name in asked_states if name not in STATE_NAMES]
     transactions = context.services.transactions
     if transactions.is_loading():
         return _response(COORDINATOR_LOAD_IN_PROGRESS, [], [])
@@ -37,7 +38,7 @@ def handle(context: Context, request: Any) -> Answer:
         wanted = _filter(context, request)
     except ProtocolError as refused:
         return _response(refused.code, [], [])
-    if request.state_filters and len(unknown) == len(request.state_filters):
+    if asked_states and len(unknown) == len(asked_states):
         return _response(NONE, unknown, [])
     answers = [
         answered(
