@@ -20,9 +20,14 @@ from ottla.metadata.configs.definition import (
     string,
 )
 from ottla.metadata.configs.definitions import BROKER
-from ottla.metadata.configs.describe import DEFAULT, DescribedConfig, Synonym
+from ottla.metadata.configs.describe import (
+    DEFAULT,
+    DescribedConfig,
+    Synonym,
+    synonyms_of_broker_setting,
+)
 from ottla.metadata.configs.refusals import InvalidConfig
-from ottla.metadata.configs.validators import OneOf
+from ottla.metadata.configs.validators import OneOf, at_least
 from ottla.metadata.configs.values import ConfigValue
 from ottla.protocol.error_codes import INVALID_CONFIG, INVALID_REQUEST
 
@@ -50,33 +55,34 @@ CLIENT_METRICS = Definitions(
     ),
 )
 
-_FROM_BROKER = (
-    "consumer.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms",
-    "share.assignment.interval.ms",
-    "share.delivery.count.limit",
-    "share.heartbeat.interval.ms",
-    "share.partition.max.record.locks",
-    "share.record.lock.duration.ms",
-    "share.session.timeout.ms",
-    "streams.assignment.interval.ms",
-    "streams.heartbeat.interval.ms",
-    "streams.initial.rebalance.delay.ms",
-    "streams.num.standby.replicas",
-    "streams.session.timeout.ms",
-)
+_LOWEST_FROM_BROKER = {
+    "consumer.assignment.interval.ms": 0,
+    "consumer.heartbeat.interval.ms": 1,
+    "consumer.session.timeout.ms": 1,
+    "share.assignment.interval.ms": 0,
+    "share.delivery.count.limit": 2,
+    "share.heartbeat.interval.ms": 1,
+    "share.partition.max.record.locks": 100,
+    "share.record.lock.duration.ms": 1000,
+    "share.session.timeout.ms": 1,
+    "streams.assignment.interval.ms": 0,
+    "streams.heartbeat.interval.ms": 1,
+    "streams.initial.rebalance.delay.ms": 0,
+    "streams.num.standby.replicas": 0,
+    "streams.session.timeout.ms": 1,
+}
 
 
-def _of_broker(name: str) -> ConfigDefinition:
-    # The broker's own validator is not taken over: a group's bounds are settings themselves.
-    return integer(name, None, about=BROKER.by_name[f"group.{name}"].documentation)
+def _of_broker(name: str, lowest: int) -> ConfigDefinition:
+    # The broker's own validator is not taken over: a group's upper bound is a setting itself.
+    documentation = BROKER.by_name[f"group.{name}"].documentation
+    return integer(name, None, at_least(lowest), about=documentation)
 
 
 GROUP = Definitions(
     "group",
     (
-        *(_of_broker(name) for name in _FROM_BROKER),
+        *(_of_broker(name, lowest) for name, lowest in _LOWEST_FROM_BROKER.items()),
         string(
             "share.auto.offset.reset",
             "latest",
@@ -121,9 +127,12 @@ def validate_group(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
     for name in overrides:
         if GROUP.find(name) is None:
             raise InvalidConfig(INVALID_CONFIG, f"Unknown group config name: {name}")
-    for name, value in _parsed(GROUP, overrides).items():
+    values = _parsed(GROUP, overrides)
+    for name, value in values.items():
         if isinstance(value, int) and not isinstance(value, bool):
             _check_bounds(config, name, value)
+    for kind in ("consumer", "share", "streams"):
+        _check_session(config, kind, values)
 
 
 def describe_client_metrics(
@@ -140,7 +149,7 @@ def describe_group(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None
 ) -> list[DescribedConfig]:
     return [
-        _described(definition, overrides, DYNAMIC_GROUP, _broker_synonyms(config, definition))
+        _described(definition, overrides, DYNAMIC_GROUP, _fallbacks(config, definition))
         for name, definition in sorted(GROUP.by_name.items())
         if not names or name in names
     ]
@@ -162,17 +171,26 @@ def _check_bounds(config: BrokerConfig, name: str, value: int) -> None:
         raise InvalidConfig(INVALID_CONFIG, message)
     if highest in BROKER.by_name and value > config.get_int(highest):
         raise InvalidConfig(INVALID_CONFIG, f"{name} must be less than or equal to {highest}")
-    if value < 0:
-        message = f"Invalid value {value} for configuration {name}: Value must be at least 0"
-        raise InvalidConfig(INVALID_CONFIG, message)
 
 
-def _broker_synonyms(config: BrokerConfig, definition: ConfigDefinition) -> list[Synonym]:
-    broker_definition = BROKER.find(f"group.{definition.name}")
-    if broker_definition is None:
+def _check_session(config: BrokerConfig, kind: str, values: Mapping[str, ConfigValue]) -> None:
+    """Who is to call less often than its session lasts would be dropped for keeping to it."""
+
+    def in_force(name: str) -> int:
+        own = values.get(name)
+        return own if isinstance(own, int) else config.get_int(f"group.{name}")
+
+    session, interval = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+    if in_force(session) <= in_force(interval):
+        raise InvalidConfig(INVALID_CONFIG, f"{session} must be greater than {interval}")
+
+
+def _fallbacks(config: BrokerConfig, definition: ConfigDefinition) -> list[Synonym]:
+    """What counts where the group has nothing of its own, the strongest first."""
+    name = f"group.{definition.name}"
+    if BROKER.find(name) is None:
         return [Synonym(definition.name, definition.render(definition.default), DEFAULT)]
-    value = broker_definition.render(config.effective_value(broker_definition.name))
-    return [Synonym(broker_definition.name, value, DEFAULT)]
+    return synonyms_of_broker_setting(config, name)
 
 
 def _described(
@@ -182,15 +200,18 @@ def _described(
     fallbacks: list[Synonym],
 ) -> DescribedConfig:
     name = definition.name
-    own = [Synonym(name, overrides[name], source)] if name in overrides else []
-    synonyms = own + fallbacks
+    synonyms = list(fallbacks)
+    if name in overrides:
+        own = definition.render(definition.parse(overrides[name]))
+        synonyms.insert(0, Synonym(name, own, source))
     value = synonyms[0].value if synonyms else definition.render(definition.default)
+    source = synonyms[0].source if synonyms else DEFAULT
     return DescribedConfig(
         name=name,
         value=value,
         read_only=False,
-        is_default=not own,
-        config_source=source if own else DEFAULT,
+        is_default=source == DEFAULT,
+        config_source=source,
         is_sensitive=False,
         synonyms=synonyms,
         config_type=definition.type,

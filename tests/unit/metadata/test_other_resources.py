@@ -75,6 +75,8 @@ def test_groups(settings: dict[str, str]) -> None:
         ({"consumer.session.timeout.ms": "44999"}, "group.consumer.min.session.timeout.ms"),
         ({"consumer.session.timeout.ms": "60001"}, "group.consumer.max.session.timeout.ms"),
         ({"consumer.session.timeout.ms": "x"}, "Not a number"),
+        ({"consumer.session.timeout.ms": "0"}, "timeout.ms: Value must be at least 1"),
+        ({"share.delivery.count.limit": "1"}, "limit: Value must be at least 2"),
         ({"streams.num.standby.replicas": "3"}, "group.streams.max.standby.replicas"),
         ({"streams.initial.rebalance.delay.ms": "-1"}, "at least 0"),
         ({"share.isolation.level": "whatever"}, "share.isolation.level"),
@@ -87,14 +89,62 @@ def test_groups_refused(settings: dict[str, str], words: str) -> None:
     assert words in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_taken"),
+    [
+        ({"consumer.heartbeat.interval.ms": "9999"}, True),
+        ({"consumer.heartbeat.interval.ms": "10000"}, False),
+        ({"consumer.session.timeout.ms": "5000"}, False),
+        ({"consumer.session.timeout.ms": "5001"}, True),
+        ({"consumer.session.timeout.ms": "7000", "consumer.heartbeat.interval.ms": "7000"}, False),
+        ({"consumer.session.timeout.ms": "7001", "consumer.heartbeat.interval.ms": "7000"}, True),
+    ],
+)
+def test_a_session_is_longer_than_the_pause_between_heartbeats(
+    settings: dict[str, str], is_taken: bool
+) -> None:
+    """Else every member would be late; what a group does not set, it has from the broker."""
+    short = {"group.consumer.session.timeout.ms": "10000"}
+    config = BrokerConfig({**short, "group.consumer.min.session.timeout.ms": "1000"})
+    if is_taken:
+        validate_group(config, settings)
+        return
+    with pytest.raises(InvalidConfig) as refused:
+        validate_group(config, settings)
+    assert refused.value.code == INVALID_CONFIG
+    words = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+    assert refused.value.message == words
+
+
 def test_what_a_group_has_of_its_own_comes_first() -> None:
     names = ["consumer.session.timeout.ms"]
     (plain,) = describe_group(CONFIG, {}, names)
-    assert (plain.value, plain.config_source, plain.is_default) == ("46000", 5, True)
-    assert plain.synonyms == [Synonym("group.consumer.session.timeout.ms", "46000", 5)]
-    (own,) = describe_group(CONFIG, {"consumer.session.timeout.ms": "50000"}, names)
+    assert (plain.value, plain.config_source, plain.is_default) == ("46000", 4, False)
+    of_broker = [
+        Synonym("group.consumer.session.timeout.ms", "46000", 4),
+        Synonym("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+    assert plain.synonyms == of_broker
+    (own,) = describe_group(CONFIG, {"consumer.session.timeout.ms": " 50000 "}, names)
     assert (own.value, own.config_source, own.is_default) == ("50000", 8, False)
-    assert [synonym.source for synonym in own.synonyms] == [8, 5]
+    assert own.synonyms == [Synonym("consumer.session.timeout.ms", "50000", 8), *of_broker]
+
+
+def test_what_nobody_has_set_for_a_group_is_a_default() -> None:
+    (plain,) = describe_group(BrokerConfig({}), {}, ["consumer.session.timeout.ms"])
+    assert (plain.value, plain.config_source, plain.is_default) == ("45000", 5, True)
+    (alone,) = describe_group(BrokerConfig({}), {}, ["share.isolation.level"])
+    assert (alone.value, alone.config_source) == ("read_uncommitted", 5)
+    assert alone.synonyms == [Synonym("share.isolation.level", "read_uncommitted", 5)]
+
+
+def test_what_was_set_for_all_brokers_counts_for_groups() -> None:
+    name = "group.consumer.assignment.interval.ms"
+    config = BrokerConfig({name: "1"}, cluster_wide={name: "700"}, per_broker={name: "800"})
+    (found,) = describe_group(config, {}, ["consumer.assignment.interval.ms"])
+    assert (found.value, found.config_source) == ("800", 2)
+    told = [(synonym.value, synonym.source) for synonym in found.synonyms]
+    assert told == [("800", 2), ("700", 3), ("1", 4), ("1000", 5)]
 
 
 def test_every_setting_is_described_and_documented() -> None:
@@ -106,5 +156,5 @@ def test_every_setting_is_described_and_documented() -> None:
         "match",
         "metrics",
     ]
-    (own,) = describe_client_metrics({"match": "client_id=a"}, ["match"])
-    assert (own.value, own.config_source) == ("client_id=a", 7)
+    (own,) = describe_client_metrics({"match": " client_id=a , client_id=b"}, ["match"])
+    assert (own.value, own.config_source) == ("client_id=a,client_id=b", 7)

@@ -115,7 +115,7 @@ def _describe_topic_setting(
     name = definition.name
     value = definition.render(effective_value(config, overrides, name))
     broker_name = BROKER_DEFAULT_OF_TOPIC.get(name)
-    synonyms = [] if broker_name is None else _broker_synonyms(config, broker_name)
+    synonyms = [] if broker_name is None else synonyms_of_broker_setting(config, broker_name)
     if name in overrides:
         synonyms.insert(0, Synonym(name, value, DYNAMIC_TOPIC))
     return _described(name, definition, value, synonyms, read_only=False)
@@ -128,7 +128,7 @@ def _describe_broker_setting(config: BrokerConfig, name: str) -> DescribedConfig
         name,
         definition,
         None if definition is None else definition.render(value),
-        _broker_synonyms(config, name),
+        synonyms_of_broker_setting(config, name),
         read_only=_is_read_only(name),
     )
 
@@ -159,7 +159,7 @@ def _described(
     )
 
 
-def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
+def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[Synonym]:
     """Everything that was set or defaults under a name that means the same, the strongest first."""
     found = []
     names = broker_synonyms(name)
