@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,18 @@ def test_a_filter_goes_down_to_the_source(read: Callable[..., Any], topics: Topi
     assert [row.offset for row in found.collect()] == [497]
     plan = found._jdf.queryExecution().executedPlan().toString()
     assert "Filter (" not in plan, plan
+
+
+def test_where_there_is_nothing_to_read_there_are_no_rows(
+    read: Callable[..., Any], topics: Topics
+) -> None:
+    """Spark runs a task for it all the same, with a partition of its own making."""
+    topic = topics.create("in")
+    assert read(subscribe=topic).collect() == []
+    topics.fill("in", range(10))
+    ends = json.dumps({topic: {"0": 0, "1": 0}})
+    assert read(subscribe=topic, endingOffsets=ends).collect() == []
+    assert read(subscribe=topic, pushFilters="true").where("offset > 100").collect() == []
 
 
 def test_a_wrong_option_is_refused_by_name(read: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.spark import row_filters, stream_plan
 from ottla.spark.boundaries import resolve
@@ -44,7 +44,9 @@ class OttlaBatchReader(DataSourceReader):
         tasks = tasks_of(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(one) for one in tasks]
 
-    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, RangePartition):
+            return iter(())  # where there are none, Spark makes one of its own
         return read_range(self.options, partition.wanted, self.filters)
 
     def _ranges(self, view: ClusterView) -> list[OffsetRange]:
