@@ -369,6 +369,24 @@ def test_settings_of_fetches_count_and_boundaries_must_not_cross(
         batch_reader(options, COLUMNS).partitions()
 
 
+def test_times_that_cross_are_refused_as_offsets_are(topics: Topics, broker: Broker) -> None:
+    topic = topics.create("in", 1, retention_ms="-1")
+    producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
+    for moment in (100, 200, 300):
+        producer.produce(topic, b"", timestamp=moment)
+    assert producer.flush(60) == 0
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "startingOffsetsByTimestamp": json.dumps({topic: {"0": 250}}),
+    }
+    for name, end in (("endingTimestamp", "150"), ("endingOffsets", json.dumps({topic: {"0": 1}}))):
+        with pytest.raises(
+            OptionError, match=f"{topic}-0 is to be read from offset 2 on, but up to 1"
+        ):
+            batch_reader({**options, name: end}, COLUMNS).partitions()
+
+
 def test_a_batch_from_deleted_records_says_where_the_log_begins(
     topics: Topics, broker: Broker
 ) -> None:
@@ -383,6 +401,17 @@ def test_a_batch_from_deleted_records_says_where_the_log_begins(
     }
     with pytest.raises(DataLoss, match=f"{topic}-0 begins at offset 4.*Start at 4 or later"):
         batch_reader(options, COLUMNS).partitions()
+    options["endingOffsets"] = json.dumps({topic: {"0": 3}})
+    # Nothing of it is left, which is what failOnDataLoss=false is to go on with.
+    assert batch_reader({**options, "failOnDataLoss": "false"}, COLUMNS).partitions() == []
+    del options["startingOffsets"]
+    with pytest.raises(
+        DataLoss, match=f"{topic}-0 begins at offset 4.*before 3.*End at 4 or later"
+    ):
+        batch_reader(options, COLUMNS).partitions()
+    assert batch_reader({**options, "failOnDataLoss": "false"}, COLUMNS).partitions() == []
+    options["startingOffsets"] = options["endingOffsets"]
+    assert batch_reader(options, COLUMNS).partitions() == []
 
 
 def test_what_is_not_there_is_named(stream: Any, topics: Topics) -> None:

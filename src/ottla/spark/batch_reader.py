@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ottla.base.ids import TopicPartition
 from ottla.spark import row_filters, stream_plan
 from ottla.spark.boundaries import resolve
 from ottla.spark.cluster_view import ClusterView
@@ -62,23 +63,36 @@ class OttlaBatchReader(DataSourceReader):
         losses = stream_plan.Losses(options.fail_on_data_loss)
         ranges = []
         for topic, partition in places:
-            first, low = earliest[topic, partition], start[topic, partition]
-            if low < first:
-                losses.report(
-                    f"{topic}-{partition} begins at offset {first}: the records from {low} on "
-                    "that were asked for are deleted",
-                    f"Start at {first} or later",
-                )
-                low = first
-            high = end[topic, partition]
-            if low > high and options.start.kind == "offsets":
-                raise OptionError(
-                    f"{topic}-{partition} is to be read from offset {low} on, but up to {high} "
-                    "only: correct startingOffsets or endingOffsets"
-                )
-            high = max(low, high)
+            place = (topic, partition)
+            low, high = self._bounds(place, start[place], end[place], earliest[place], losses)
             ranges.append(OffsetRange(topic, partition, low, high, topics[topic].topic_id))
         return self._narrowed(ranges, view)
+
+    def _bounds(
+        self, place: TopicPartition, low: int, high: int, first: int, losses: stream_plan.Losses
+    ) -> tuple[int, int]:
+        """What is there of what was asked for; the partition begins at `first`."""
+        name = f"{place[0]}-{place[1]}"
+        from_the_first = self.options.start.kind == "earliest"
+        if low > high and not from_the_first:
+            raise OptionError(
+                f"{name} is to be read from offset {low} on, but up to {high} only: correct where "
+                "the query starts or ends"
+            )
+        if low < min(first, high):
+            losses.report(
+                f"{name} begins at offset {first}: the records from {low} on that were asked for "
+                "are deleted",
+                f"Start at {first} or later",
+            )
+        elif 0 < high < low:
+            losses.report(
+                f"{name} begins at offset {first}: the records before {high} that were asked for "
+                "are deleted",
+                f"End at {first} or later",
+            )
+        low = max(low, first)
+        return low, max(low, high)
 
     def _refuse_beyond(self, end: ByPartition) -> None:
         """A task would wait for what nobody has written. What is written and undecided is there."""
