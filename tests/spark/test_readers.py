@@ -387,6 +387,31 @@ def test_times_that_cross_are_refused_as_offsets_are(topics: Topics, broker: Bro
             batch_reader({**options, name: end}, COLUMNS).partitions()
 
 
+def test_a_record_without_headers_has_null_for_them(topics: Topics, broker: Broker) -> None:
+    """As in the stock connector; an empty array would be neither."""
+    topic = topics.create("in", 1)
+    producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(4):
+        producer.produce(topic, b"", headers=[("n", b"%d" % number)] if number % 2 else None)
+    assert producer.flush(60) == 0
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "columns": "headers",
+    }
+
+    def found() -> list[Any]:
+        reader = batch_reader(options, ["headers"])
+        read = [batch for task in reader.partitions() for batch in reader.read(task)]
+        return [one for batch in read for one in batch.column("headers").to_pylist()]
+
+    first, third = ([{"key": "n", "value": b"%d" % number}] for number in (1, 3))
+    assert found() == [None, first, None, third]
+    options["startingOffsets"] = json.dumps({topic: {"0": 2}})
+    options["endingOffsets"] = json.dumps({topic: {"0": 3}})
+    assert found() == [None]
+
+
 def test_a_batch_from_deleted_records_says_where_the_log_begins(
     topics: Topics, broker: Broker
 ) -> None:

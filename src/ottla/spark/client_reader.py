@@ -220,10 +220,19 @@ def _batches(wanted: OffsetRange, fetched: Fetched, schema: pa.Schema) -> Iterat
     if fetched.next_position > wanted.end:
         offsets = table.column("offset").to_numpy()
         table = table.slice(0, int(offsets.searchsorted(wanted.end)))
-    names = {"timestampType": "timestamp_type"}
-    arrays = [
-        table.column(names.get(field.name, field.name)).combine_chunks().cast(field.type)
-        for field in schema
-    ]
     if len(table):
+        arrays = [_column(table, field) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    name = "timestamp_type" if field.name == "timestampType" else field.name
+    found = table.column(name).combine_chunks().cast(field.type)
+    if name != "headers":
+        return found
+    # Null where there are none, as the stock connector has it; the client has empty lists.
+    are_none = pc.equal(pc.list_value_length(found), 0)
+    return pc.if_else(are_none, pa.scalar(None, field.type), found)
