@@ -188,6 +188,29 @@ def test_deleted_records_are_an_error_with_offsets_and_remedy(stream: Any, topic
     assert values_between(lenient, start, end) == sorted(set(range(100)) - set(range(1, 41, 2)))
 
 
+def test_a_log_that_ends_before_the_query_is_read_on_from_its_end_if_loss_is_no_failure(
+    stream: Any, topics: Topics
+) -> None:
+    topic = topics.create("in", 1)
+    topics.fill("in", range(5), partitions=1)
+    options = {
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: {"0": 100}}),
+        "fetchOffset.numRetries": "0",
+    }
+    strict = stream(**options)
+    with pytest.raises(DataLoss, match=f"{topic}-0 ends at offset 5, .* at 100: .*startingOffsets"):
+        strict.latestOffset(strict.initialOffset(), ReadAllAvailable())
+    lenient = stream(**options, failOnDataLoss="false")
+    start = lenient.initialOffset()
+    end = through_text(lenient.latestOffset(start, ReadAllAvailable()))
+    assert end[topic] == {"0": 5}
+    assert values_between(lenient, start, end) == []
+    topics.fill("in", range(5, 8), partitions=1)
+    found = lenient.latestOffset(end, ReadAllAvailable())
+    assert values_between(lenient, end, found) == [5, 6, 7]
+
+
 def test_only_committed_records_are_read_and_gaps_are_no_loss(
     stream: Any, topics: Topics, broker: Broker
 ) -> None:

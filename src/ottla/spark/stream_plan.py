@@ -1,15 +1,15 @@
 """What the next batch of a streaming query reads: a machine over facts, without a connection.
 
 Given where the query is and what the cluster has now, it says where the batch ends, or what is
-lost. It never moves a partition back, never skips a record unless told that loss is no failure, and
-hands the very same position back when there is nothing new.
+lost. It never moves a partition back and never skips a record unless told that loss is no failure,
+and hands the very same position back when there is nothing new.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.base.ids import TopicPartition
 from ottla.spark.admission import shares
@@ -119,13 +119,18 @@ def receded(position: Position, latest: ByPartition) -> ByPartition:
     }
 
 
-def report_receded(position: Position, ends: ByPartition, losses: Losses) -> None:
+def after_cut(position: Position, ends: ByPartition, losses: Losses) -> Position:
+    """`position`, with the partitions that are in `ends` there: what comes behind is new."""
     for (topic, partition), end in sorted(ends.items()):
         losses.report(
-            f"{topic}-{partition} ends at offset {end}, but this query has read it up to "
-            f"{position.next_offsets[topic, partition]}: its log was cut",
+            f"{topic}-{partition} ends at offset {end}, but this query is at "
+            f"{position.next_offsets[topic, partition]}: its log was cut, or startingOffsets is "
+            "beyond its end",
             "Start again with a new checkpointLocation",
         )
+    if not ends:
+        return position
+    return replace(position, next_offsets={**position.next_offsets, **ends})
 
 
 def next_position(

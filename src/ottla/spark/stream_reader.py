@@ -128,6 +128,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = view.offsets(dict.fromkeys(fresh, EARLIEST)) if fresh else {}
         stream_plan.check_new_partitions(first, self._losses)
         latest = self._ends(position, [*position.next_offsets, *first])
+        cut = stream_plan.receded(position, latest)
+        position = stream_plan.after_cut(position, cut, self._losses)
         self._latest = stream_plan.next_position(position, topics, first, latest, None)
         if self._target is not None:
             latest = {place: min(end, self._target.get(place, 0)) for place, end in latest.items()}
@@ -211,8 +213,6 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return latest
             time.sleep(self.options.fetch_offset_retry_interval_ms / 1000)
             latest = self._connected().offsets(asked)
-        back = stream_plan.receded(position, latest)
-        stream_plan.report_receded(position, back, self._losses)
         return latest
 
     def _commit(self, position: Position) -> None:

@@ -12,11 +12,11 @@ from ottla.spark.offsets import Position
 from ottla.spark.source_options import Subscription
 from ottla.spark.stream_plan import (
     Losses,
+    after_cut,
     backlog,
     check_new_partitions,
     next_position,
     receded,
-    report_receded,
     without_lost_topics,
 )
 
@@ -39,8 +39,11 @@ def test_a_partition_is_never_moved_back() -> None:
     ends = {("t", 0): 3, ("t", 1): 9}
     assert next_position(HERE, TOPICS, {}, ends, None).next_offsets == {("t", 0): 5, ("t", 1): 9}
     assert receded(HERE, ends) == {("t", 0): 3}
-    with pytest.raises(DataLoss, match="t-0 ends at offset 3, but this query has read it up to 5"):
-        report_receded(HERE, receded(HERE, ends), STRICT)
+    with pytest.raises(DataLoss, match="t-0 ends at offset 3, but this query is at 5"):
+        after_cut(HERE, receded(HERE, ends), STRICT)
+    # What comes after the cut is new, and was never read.
+    assert after_cut(HERE, receded(HERE, ends), LENIENT).next_offsets == {("t", 0): 3, ("t", 1): 7}
+    assert after_cut(HERE, {}, LENIENT) is HERE
 
 
 def test_a_new_partition_is_read_from_its_first_record() -> None:
