@@ -377,6 +377,23 @@ def test_topics_partitions_headers_and_placement(
     ]
 
 
+@pytest.mark.parametrize("broken", [None, {"key": None, "value": b"x"}])
+def test_a_header_without_a_name_is_named_before_a_broker_sees_it(
+    sinks: Any, topics: Topics, broken: Any
+) -> None:
+    topic = topics.create("out", 1)
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array([topic, topic]),
+            "value": pa.array([b"1", b"2"], pa.binary()),
+            "headers": pa.array([None, [{"key": "h", "value": None}, broken]], header),
+        }
+    )
+    with pytest.raises(RowError, match="a header that is null, or has no key"):
+        write_task(sinks(), attempt(new_sink()), [batch])
+
+
 def read_all(broker: Broker, topic: str) -> list[tuple[Any, ...]]:
     import confluent_kafka as ck
 

@@ -68,7 +68,7 @@ def topics_of(batch: pa.RecordBatch, topic: str, now_ms: int) -> Iterator[TopicR
     rows = RowColumns(
         _bytes(batch, "key"),
         _bytes(batch, "value"),
-        batch.column("headers") if "headers" in names else None,
+        _headers(batch.column("headers")) if "headers" in names else None,
         np.full(batch.num_rows, now_ms, np.int64),
     )
     if topic:
@@ -109,6 +109,13 @@ def _bytes(batch: pa.RecordBatch, name: str) -> pa.Array | None:
         return None
     column = batch.column(name)
     return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
+
+
+def _headers(column: Any) -> Any:
+    pairs = column.flatten()
+    if pairs.null_count or pairs.field("key").null_count:
+        raise RowError("a row has a header that is null, or has no key, in its column headers")
+    return column
 
 
 def _partitions(column: Any) -> Numbers:
