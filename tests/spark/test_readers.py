@@ -15,6 +15,7 @@ import confluent_kafka as ck
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from ottla.base.errors import OttlaError
 from ottla.spark.client_sink import ClientSinkCluster
 from ottla.spark.errors import DataLoss, OptionError, ReadStalled
 from ottla.spark.sink_options import parse_sink_options
@@ -492,6 +493,30 @@ def test_a_broker_that_is_away_ends_in_a_message_not_in_silence(topics: Topics) 
         lost.stop()
         with pytest.raises(ReadStalled, match=rf"{topic}-0 from 0 to 10.*within 1500 ms.*brokers"):
             list(reader.read(task))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"subscibe": "t"}, "no option 'subscibe'; did you mean subscribe"),
+        ({"subscribe": "t", "assign": "{}"}, "exactly one of"),
+        ({"subscribe": "t", "maxOffsetsPerTrigger": "some"}, "maxOffsetsPerTrigger: 'some' is not"),
+        ({"subscribe": "t", "endingOffsets": "some"}, "endingOffsets: 'some' is not JSON"),
+        ({"subscribe": "t", "kafka.acks": "all"}, "no setting acks"),
+    ],
+)
+def test_what_no_query_takes_is_refused_when_spark_asks_for_the_schema(
+    options: dict[str, str], says: str
+) -> None:
+    """In `load`. A stream that is refused later is one that has started and died."""
+    with pytest.raises(OttlaError, match=says):
+        schema_of(options)
+
+
+def test_what_some_query_takes_has_a_schema() -> None:
+    """Which one it is for, and on which brokers, is known later."""
+    for options in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}, {}):
+        assert schema_of({"subscribe": "t", "columns": "key", **options}) == "key binary"
 
 
 def test_a_schema_of_the_users_own_is_refused(broker: Broker) -> None:

@@ -20,6 +20,7 @@ from ottla.spark.source_options import (
     STREAM,
     SourceOptions,
     columns_of,
+    mode_of,
     parse_source_options,
 )
 from ottla.spark.wire import consumer_settings
@@ -27,9 +28,18 @@ from ottla.spark.wire import consumer_settings
 if TYPE_CHECKING:
     from ottla.spark.cluster_view import ClusterView
 
+_ANYWHERE = "127.0.0.1:9092"
+
 
 def schema_of(options: Mapping[str, str]) -> str:
-    return spark_schema(columns_of(options))
+    """Spark asks for it in `load`, where a mistake is told at once: a stream whose reader refuses
+    its options has started by then, and dies in the background."""
+    columns = columns_of(options)
+    # Which brokers is the reader's to ask: a definition may be looked at without any.
+    given = {"kafka.bootstrap.servers": _ANYWHERE, **completed_for_reading(options)}
+    parsed = parse_source_options(given, mode_of(options))
+    consumer_settings(parsed.client)
+    return spark_schema(columns)
 
 
 def batch_reader(options: Mapping[str, str], schema: list[str]) -> DataSourceReader:

@@ -325,6 +325,13 @@ def _refuse_number(name: str, offsets: Offsets, number: int, why: str) -> None:
                 raise OptionError(f"option {name}: {number} of {topic}-{partition}: {why}")
 
 
+def mode_of(options: Mapping[str, str]) -> str:
+    """The one that may take these options, where Spark does not say which it is. What a streaming
+    query refuses without an option of batches is refused in those too."""
+    given = Given(options)
+    return BATCH if any(name in given for name in _ONLY_BATCH) else STREAM
+
+
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """Before anything else is looked at: Spark asks for the schema first."""
     return _columns(Given(options))
