@@ -196,6 +196,8 @@ def list_pipelines(
     """
     from ottla.spark.pipeline.project import SPEC_NAMES
 
+    if not directory.is_dir():
+        raise Failure(f"{directory} is no directory")
     rows = []
     for pattern in SPEC_NAMES:
         for depth in ("", "*/", "*/*/"):

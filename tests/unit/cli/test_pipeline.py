@@ -245,3 +245,10 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
     monkeypatch.setattr(doctor, "examine", lambda bootstrap: [good])
     assert main.run(["pipeline", "doctor", "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["good"] is True
+
+
+def test_a_directory_that_is_not_there_has_no_list(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["pipeline", "list", str(project / "nowhere")]) == 1
+    assert "nowhere is no directory" in capsys.readouterr().err
