@@ -226,7 +226,9 @@ class ProcessCluster:
 
         def agreed() -> bool:
             found.update(self._node(path))
-            wanted = (found["leader"], found["leader_epoch"], set(found["isr"]))
+            # Clients are told of no in-sync set while nobody leads, as Kafka tells them.
+            in_sync = set() if found["leader"] == -1 else set(found["isr"])
+            wanted = (found["leader"], found["leader_epoch"], in_sync)
             asked = [each for each in self.broker_ids if each not in self._away]
             return all(self._told(each, topic, partition) == wanted for each in asked)
 

@@ -112,6 +112,7 @@ def test_rows_16_19_and_30_without_the_last_in_sync_a_partition_waits(orders: Re
     assert orders.cluster.in_sync(TOPIC) == {last}, "the last member stays in the set"
     told = raw.partition_of(orders.cluster, witness, TOPIC)
     assert (int(told.error_code), int(told.leader_id)) == (raw.LEADER_NOT_AVAILABLE, -1)
+    assert list(told.isr_nodes) == [], "but nobody is told to be in sync with nobody, as by Kafka"
     orders.cluster.start(last)
     until(lambda: orders.leader() == last, "it leads again")
     assert last in orders.cluster.in_sync(TOPIC)

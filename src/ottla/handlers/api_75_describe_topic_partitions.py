@@ -2,7 +2,8 @@
 
 Topics come sorted by name; no topics asks for all of them. A page holds at most
 `max.request.partition.size.limit` partitions; the cursor names the first one that did not fit.
-Topics that can not be described do not count towards the limit.
+Topics that can not be described do not count towards the limit. A partition without a leader is
+no error here, as in Kafka: that nobody leads it is what was asked for.
 """
 
 from __future__ import annotations
@@ -102,10 +103,11 @@ class _Page:
         return False
 
     def _describe(self, topic: TopicImage, indexes: list[int]) -> Fields:
-        partitions = [
-            describe_partition(index, topic.partitions[index], self._image, self._reachable)
-            for index in indexes
-        ]
+        partitions = []
+        for index in indexes:
+            state = topic.partitions[index]
+            described = describe_partition(index, state, self._image, self._reachable)
+            partitions.append({**described, "error_code": NONE})
         return {
             "error_code": NONE,
             "name": topic.name,

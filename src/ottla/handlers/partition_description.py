@@ -2,6 +2,10 @@
 
 Owns the rule which brokers a client can reach: those that are registered, not fenced, and have an
 endpoint under the name of the listener that the request came in on.
+
+And how a partition that nobody leads is told. It is stored with an in-sync set that is never empty
+(Z2); Kafka's is empty by then, and who was in it is eligible. So it is told, or a partition of one
+replica would be told as whole while it can't be reached.
 """
 
 from __future__ import annotations
@@ -46,15 +50,20 @@ def describe_partition(
         # A leader that is there but has no such listener is a matter of configuration (KIP-103).
         code = LISTENER_NOT_FOUND if image.is_live(leader) else LEADER_NOT_AVAILABLE
         leader = NO_LEADER
+    in_sync, eligible, last_known = state.in_sync, state.eligible, state.last_known
+    if state.leader == NO_LEADER:
+        in_sync, eligible = (), tuple(sorted({*in_sync, *eligible}))
+    else:
+        last_known = ()
     return {
         "error_code": code,
         "partition_index": index,
         "leader_id": leader,
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
-        "isr_nodes": state.in_sync,
-        "eligible_leader_replicas": state.eligible,
-        "last_known_elr": state.last_known,
+        "isr_nodes": in_sync,
+        "eligible_leader_replicas": eligible,
+        "last_known_elr": last_known,
         "offline_replicas": [replica for replica in state.replicas if replica not in reachable],
     }
 

@@ -92,20 +92,29 @@ def test_one_topic_whole() -> None:
 
 
 def test_a_partition_without_leader_shows_who_may_lead() -> None:
+    """As Kafka does: nobody is in sync with nobody, and who was is eligible."""
     lost = PartitionState(-1, 4, (2, 3), (2,), eligible=(3,), last_known=(2,))
     services = FakeServices(an_image(a_topic("t", lost), brokers=[a_broker(1), a_broker(3)]))
     (partition,) = describe(["t"], services=services)["topics"][0]["partitions"]
     assert partition == {
-        "error_code": 5,
+        "error_code": 0,
         "partition_index": 0,
         "leader_id": -1,
         "leader_epoch": 4,
         "replica_nodes": [2, 3],
-        "isr_nodes": [2],
-        "eligible_leader_replicas": [3],
+        "isr_nodes": [],
+        "eligible_leader_replicas": [2, 3],
         "last_known_elr": [2],
         "offline_replicas": [2],
     }
+
+
+def test_who_led_last_is_told_only_while_nobody_leads() -> None:
+    led = PartitionState(3, 5, (2, 3), (3,), eligible=(2,), last_known=(2,))
+    services = FakeServices(an_image(a_topic("t", led), brokers=[a_broker(1), a_broker(3)]))
+    (partition,) = describe(["t"], services=services)["topics"][0]["partitions"]
+    assert (partition["isr_nodes"], partition["eligible_leader_replicas"]) == ([3], [2])
+    assert partition["last_known_elr"] == []
 
 
 def test_all_topics_sorted() -> None:
