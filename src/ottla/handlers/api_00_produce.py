@@ -74,7 +74,16 @@ VERSIONS = (3, 13)
 
 FIRST_VERSION_WITH_HINTS = 10
 # Batches that Kafka refuses with these codes before it has looked at the log; so no log start.
-WITHOUT_LOG_START = frozenset({CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
+WITHOUT_LOG_START = frozenset(
+    {
+        CORRUPT_MESSAGE,
+        INVALID_TOPIC_EXCEPTION,
+        KAFKA_STORAGE_ERROR,
+        MESSAGE_TOO_LARGE,
+        NOT_LEADER_OR_FOLLOWER,
+        RECORD_LIST_TOO_LARGE,
+    }
+)
 SHORT_OF_ROOM = "The disk is almost full: what is left of it is kept in reserve."
 NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
 Produced = tuple[Any, ...]
@@ -227,7 +236,7 @@ class _Work:
         partition = self.context.services.partitions.find(name, index)
         refusal = self._refusal(partition, name, index)
         if refusal != NONE or partition is None:
-            row[place] = _failed(index, refusal)
+            row[place] = _failed(index, refusal, log_start_offset=_log_start(partition, refusal))
             return
         if partition.is_short_of_room:
             # Clients try again on this code for as long as they may: Java's until
@@ -444,7 +453,9 @@ class _CommitWait:
         self._done()
 
     def _fail(self, code: int) -> None:
-        self.row[self.place] = _failed(self.partition.partition, code)
+        """It is in the log all the same, and Kafka tells where."""
+        index, _, *where = self.row[self.place]
+        self.row[self.place] = (index, code, *where)
 
     def _done(self) -> None:
         self.timer.cancel()
@@ -452,8 +463,12 @@ class _CommitWait:
 
 
 def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:
-    start = -1
-    if partition.log is not None and refused.code not in WITHOUT_LOG_START:
-        start = partition.log.log_start_offset
+    start = _log_start(partition, refused.code)
     errors = refused.record_errors if isinstance(refused, InvalidRecords) else NO_ERRORS
     return _failed(index, refused.code, refused.message or None, start, errors)
+
+
+def _log_start(partition: Partition | None, code: int) -> int:
+    if partition is None or partition.log is None or code in WITHOUT_LOG_START:
+        return -1
+    return partition.log.log_start_offset

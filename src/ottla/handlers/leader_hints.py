@@ -7,15 +7,11 @@ from collections.abc import Iterable
 from ottla.handlers.context import Context
 from ottla.protocol.produce import NodeEndpoint
 
-NO_LEADER = -1
-
 
 def leader_of(context: Context, topic: str, index: int) -> tuple[int, int] | None:
-    """Broker and epoch, by the newest image; None while nobody leads."""
+    """Broker and epoch, by the newest image. While nobody leads the broker is -1."""
     state = context.services.image.partition(topic, index)
-    if state is None or state.leader == NO_LEADER:
-        return None
-    return state.leader, state.leader_epoch
+    return None if state is None else (state.leader, state.leader_epoch)
 
 
 def endpoints_of(context: Context, leaders: Iterable[int]) -> list[NodeEndpoint]:

@@ -71,7 +71,9 @@ def test_acks_1_waits_for_nobody(broker: ClusterBroker) -> None:
 
 def test_too_few_in_sync_before_the_append(broker: ClusterBroker) -> None:
     broker.become(1, 5, 1, in_sync=(1,))
-    assert of_one(produce(broker)).error_code == NOT_ENOUGH_REPLICAS
+    refused = of_one(produce(broker))
+    assert refused.error_code == NOT_ENOUGH_REPLICAS
+    assert (refused.base_offset, refused.log_start_offset) == (-1, 0), "as Kafka tells it"
     assert broker.replica.log.log_end_offset == 0
     assert of_one(produce(broker, acks=1)).error_code == 0
     assert broker.replica.partition.high_watermark == 0
@@ -104,7 +106,9 @@ def test_time_is_up(broker: ClusterBroker) -> None:
     broker.time.advance(999)
     assert not waiting.done
     broker.time.advance(1)
-    assert of_one(waiting).error_code == REQUEST_TIMED_OUT
+    told = of_one(waiting)
+    assert told.error_code == REQUEST_TIMED_OUT
+    assert (told.base_offset, told.log_start_offset) == (0, 0), "it is in the log all the same"
     for replica in (2, 3):
         broker.replica.fetched_by(replica, 1)
     assert broker.replica.partition.high_watermark == 1
@@ -125,6 +129,12 @@ def test_a_follower_names_its_leader(version: int, leader: int) -> None:
     answer = of_one(produce(ClusterBroker(leader=2), version=version), version)
     assert answer.error_code == NOT_LEADER_OR_FOLLOWER
     assert answer.current_leader.leader_id == leader
+
+
+def test_without_a_leader_its_last_epoch_is_told() -> None:
+    answer = of_one(produce(ClusterBroker(leader=-1, epoch=6)))
+    assert answer.error_code == NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, 6)
 
 
 def test_a_failed_disk_is_told(broker: ClusterBroker) -> None:
