@@ -97,7 +97,7 @@ def _elect(
         unclean=election_type == UNCLEAN,
     ).built()
     if election_type == UNCLEAN and elected.leader == NO_BROKER:
-        message = "No replica of the partition is alive."
+        message = "Eligible topic partition leaders are not available."
         raise ProtocolError(ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
     if election_type == PREFERRED and elected.leader != state.replicas[0]:
         message = "The preferred leader was not available."

@@ -108,7 +108,7 @@ def decide_unregister(image: MetadataImage, broker_id: int) -> Decision[None]:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise ProtocolError(
-            BROKER_ID_NOT_REGISTERED, f"The broker ID {broker_id} is not currently registered."
+            BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
         )
     if broker.epoch != -1:
         raise ProtocolError(INVALID_REQUEST, f"Broker {broker_id} is alive: stop it first.")

@@ -387,5 +387,5 @@ def _check_assignment_count(additional: int, given: int) -> None:
     if given != additional:
         raise refused(
             f"Attempted to add {additional} additional partition(s), "
-            f"but {given} assignment(s) were specified."
+            f"but only {given} assignment(s) were specified."
         )

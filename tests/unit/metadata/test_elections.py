@@ -83,6 +83,7 @@ def test_nobody_alive_to_lead() -> None:
         lambda image: decide_elect_leaders(image, [("t", 0)], UNCLEAN, SETTINGS)
     )
     assert result.error_code == ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert result.error_message == "Eligible topic partition leaders are not available."
 
 
 def test_a_partition_named_twice_is_elected_once_and_told_twice() -> None:
