@@ -45,6 +45,10 @@ def handle(context: Context, request: Any) -> Answer:
         return _refused(context, request, INVALID_GROUP_ID)
     if not request.transactional_id:
         return _refused(context, request, INVALID_REQUEST)
+    host = context.services.groups.host_of(request.group_id)
+    if isinstance(host, int):
+        # Before the transaction is asked: it may know nothing of this group, which would abort it.
+        return _refused(context, request, host)
     # The transaction may end while the coordinator is asked: then its yes counts for nothing.
     admission = _Admission(context, request)
     checked = _in_transaction(context, request)

@@ -169,6 +169,14 @@ def test_a_group_that_was_not_added(setting: Setting, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_another_broker_has_the_group(setting: Setting, version: int) -> None:
+    """Told before the transaction is asked, as Kafka does: it does not get any further from it."""
+    cast(Any, setting.groups).host_of = lambda group_id: 16
+    assert setting.commit(version) == 16
+    assert not world_of(setting).held("x").partitions
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_who_may_not(setting: Setting, version: int) -> None:
     setting.add()
     assert setting.commit(version, group_id="") == 24
