@@ -444,7 +444,10 @@ class _CommitWait:
         self._done()
 
     def on_gone(self, partition: Partition) -> None:
-        self._fail(partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER)
+        code = partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER
+        if self.work.context.services.image.topic_by_id(partition.topic_id) is None:
+            code = UNKNOWN_TOPIC_OR_PARTITION  # deleted: nobody will ever lead it again
+        self._fail(code)
         self._done()
 
     def _timed_out(self) -> None:

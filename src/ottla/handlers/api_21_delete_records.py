@@ -115,7 +115,8 @@ class _Deletion:
     def _finish(self, code: int) -> None:
         self._timer.cancel()
         self._partition.remove_log_start_waiter(self)
-        low_watermark = self._low_watermark() if code == NONE else NO_LOW_WATERMARK
+        is_led = code in (NONE, REQUEST_TIMED_OUT)
+        low_watermark = self._low_watermark() if is_led else NO_LOW_WATERMARK
         self._answer.resolve(_answer(self._partition.partition, code, low_watermark))
 
     def _low_watermark(self) -> int:

@@ -18,6 +18,7 @@ from ottla.protocol.error_codes import (
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.records.batch_header import read_header
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
@@ -129,6 +130,13 @@ def test_a_follower_names_its_leader(version: int, leader: int) -> None:
     answer = of_one(produce(ClusterBroker(leader=2), version=version), version)
     assert answer.error_code == NOT_LEADER_OR_FOLLOWER
     assert answer.current_leader.leader_id == leader
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_told_as_gone(broker: ClusterBroker) -> None:
+    waiting = produce(broker)
+    broker.services.image = replace(broker.image, topics={}, topic_names_by_id={})
+    broker.replica.partition.go_away()
+    assert of_one(waiting).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_without_a_leader_its_last_epoch_is_told() -> None:
