@@ -196,6 +196,9 @@ class FakeClock:
     def wall_ms(self) -> int:
         return NOW_MS
 
+    def monotonic_ms(self) -> int:
+        return NOW_MS
+
 
 class PoolAtOnce:
     def run(self, work: Callable[[], Any]) -> Deferred[Any]:
