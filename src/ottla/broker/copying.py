@@ -10,6 +10,7 @@ from ottla.base.ports import Clock, Random
 from ottla.broker.listening import Listening
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.replica_selectors import reads_from_followers
+from ottla.metadata.configs.values import parse_list
 from ottla.metadata.image import MetadataImage
 from ottla.net.peer_client import PeerClient
 from ottla.protocol.error_codes import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID
@@ -144,7 +145,7 @@ class Copying:
             (FOLLOWER_REPLICAS, self._follower_throttle),
         ):
             listed = {
-                topic.name: topic.configs[name].split(",")
+                topic.name: parse_list(topic.configs[name])
                 for topic in image.topics.values()
                 if topic.configs.get(name)
             }

@@ -6,9 +6,11 @@ answer. Replicas in the in-sync set are never held back: the caller asks only fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 EVERYBODY = "*"
+_PAIR = re.compile(r"[0-9]+:[0-9]+")
 
 
 class Throttle:
@@ -31,14 +33,18 @@ class Throttle:
         self._settle()
 
     def set_replicas(self, listed: Mapping[str, Iterable[str]]) -> None:
-        """By topic: "*", or items "partition:broker", as in the topic's settings."""
+        """By topic: "*", or items "partition:broker", as in the topic's settings.
+
+        What is neither names nobody. Kafka lets items be empty, and the settings of a cluster may
+        have been written by others: a broker must not fall over them.
+        """
         replicas: dict[str, frozenset[tuple[int, int]] | None] = {}
         for topic, items in listed.items():
             named = list(items)
             if EVERYBODY in named:
                 replicas[topic] = None
-            elif named:
-                replicas[topic] = frozenset(_pair(item) for item in named)
+            elif pairs := frozenset(map(_pair, filter(_PAIR.fullmatch, named))):
+                replicas[topic] = pairs
         self._replicas = replicas
         self._settle()
 

@@ -30,6 +30,15 @@ def test_without_a_rate_or_a_replica_it_is_off() -> None:
     assert a_throttle(None).wait_ms(5) == 0
 
 
+def test_what_names_nobody_holds_nobody_back() -> None:
+    throttle = a_throttle()
+    throttle.set_replicas({"empty": ["", "0:1", ""], "strange": ["x", "1:", "-1:1"]})
+    assert throttle.applies("empty", 0, 1)
+    assert not throttle.applies("strange", -1, 1)
+    throttle.set_replicas({"nobody": [""]})
+    assert not throttle.is_on
+
+
 def test_the_budget_is_spent_and_fills_again() -> None:
     throttle = a_throttle()
     throttle.spend(600, now_ms=0)

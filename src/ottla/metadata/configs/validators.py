@@ -109,9 +109,10 @@ class ThrottledReplicas:
         self.text = "`*`, or partition:broker pairs"
 
     def check(self, name: str, value: ConfigValue) -> None:
-        if not isinstance(value, tuple) or value in ((), ("*",)):
+        # As in Kafka, items may be empty: scripts leave a comma at the end.
+        if not isinstance(value, tuple) or "".join(value) == "*":
             return
-        if not all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in value):
+        if not all(re.fullmatch(r"([0-9]+:[0-9]+)?", item) for item in value):
             raise invalid(
                 name,
                 f"[{', '.join(value)}]",

@@ -58,7 +58,7 @@ def parse(name: str, kind: int, text: str) -> ConfigValue:
     if kind == DOUBLE:
         return _parse_double(name, text)
     if kind == LIST:
-        return _parse_list(text)
+        return parse_list(text)
     if kind == PASSWORD:
         return text  # blanks may be part of it
     return text.strip(_BLANKS)
@@ -119,7 +119,7 @@ def _parse_double(name: str, text: str) -> float:
     return float(match["number"])
 
 
-def _parse_list(text: str) -> tuple[str, ...]:
+def parse_list(text: str) -> tuple[str, ...]:
     """Split at commas; what stands twice counts once, as in Kafka since 4.2."""
     trimmed = text.strip(_BLANKS)
     return tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
