@@ -362,7 +362,7 @@ class Partition:
         log = self.log
         if log is None:
             raise ProtocolError(KAFKA_STORAGE_ERROR)
-        if "delete" not in log.config.cleanup_policy:
+        if log.config.cleanup_policy == {"compact"}:
             raise ProtocolError(
                 POLICY_VIOLATION,
                 "Records of a compacted topic can not be deleted before an offset.",

@@ -35,14 +35,16 @@ def a_service(**changes: Any) -> FakeServices:
     log = FakeLog(records=list(RECORDS))
     compacted = FakeLog(config=LogConfig(cleanup_policy=frozenset({"compact"})))
     both = FakeLog(config=LogConfig(cleanup_policy=frozenset({"compact", "delete"})))
+    kept = FakeLog(config=LogConfig(cleanup_policy=frozenset()))
     partition = a_partition(log)
     for name, value in changes.items():
         setattr(partition, name, value)
     return FakeServices(
-        an_image(*map(a_topic, ("t1", "compacted", "both", "__consumer_offsets"))),
+        an_image(*map(a_topic, ("t1", "compacted", "both", "kept", "__consumer_offsets"))),
         partition,
         a_partition(compacted, "compacted"),
         a_partition(both, "both"),
+        a_partition(kept, "kept"),
         a_partition(FakeLog(), "__consumer_offsets"),
     )
 
@@ -75,6 +77,7 @@ def test_each_partition_has_its_own_answer(version: int) -> None:
         ("nope", 0, 0),
         ("compacted", 0, 0),
         ("both", 0, 0),
+        ("kept", 0, 0),
         ("__consumer_offsets", 0, 0),
         ("__transaction_state", 0, 0),
         ("a/b", 0, 0),
@@ -84,6 +87,7 @@ def test_each_partition_has_its_own_answer(version: int) -> None:
         "nope": {0: (3, -1)},
         "compacted": {0: (44, -1)},
         "both": {0: (0, 0)},
+        "kept": {0: (0, 0)},
         "__consumer_offsets": {0: (17, -1)},
         "__transaction_state": {0: (3, -1)},
         "a/b": {0: (3, -1)},
