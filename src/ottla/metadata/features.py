@@ -104,6 +104,8 @@ def _check_update(update: FeatureUpdate, current: int) -> None:
     lowest, highest = bounds
     if not lowest <= update.level <= highest:
         raise _refused(update, f"This broker only supports versions {lowest}-{highest}.")
+    if update.level > current and update.upgrade_type != UPGRADE:
+        raise _refused(update, "Can't downgrade to a newer version.")
     if update.level >= current:
         return
     if update.upgrade_type == UPGRADE:

@@ -92,6 +92,8 @@ def test_no_change_is_no_write(cluster: Cluster) -> None:
         (("test.version", -1, 1), "cannot be less than 0"),
         (("test.version", 1, 0), "upgrade type"),
         (("test.version", 1, 4), "upgrade type"),
+        (("test.version", 3, SAFE_DOWNGRADE), "Can't downgrade to a newer version."),
+        (("test.version", 3, UNSAFE_DOWNGRADE), "Can't downgrade to a newer version."),
         (("metadata.version", 29, 1), "Can't downgrade"),
         (("metadata.version", 29, SAFE_DOWNGRADE), "Unsupported metadata.version downgrade"),
         (("metadata.version", 29, UNSAFE_DOWNGRADE), "Unsupported metadata.version downgrade"),
