@@ -149,6 +149,11 @@ def check_together(config: BrokerConfig) -> None:
         raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
     if config.get_long("log.retention.ms") == 0:
         raise ConfigError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+    cleaners = config.get_int("log.cleaner.threads")
+    if cleaners < 1:
+        raise ConfigError("log.cleaner.threads must be greater than or equal to 1")
+    if config.get_long("log.cleaner.dedupe.buffer.size") // cleaners <= 1 << 20:
+        raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
     overrides = connections_per_ip_overrides(config)
     if config.get_int("max.connections.per.ip") == 0 and not overrides:
         raise ConfigError(

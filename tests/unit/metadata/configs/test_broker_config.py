@@ -158,6 +158,15 @@ def test_asking_for_the_wrong_type_is_a_mistake_in_the_program(getter: str, name
             "Expected address:count",
         ),
         (
+            {"log.cleaner.dedupe.buffer.size": "1048576"},
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
+        (
+            {"log.cleaner.dedupe.buffer.size": "2097153", "log.cleaner.threads": "2"},
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        ),
+        ({"log.cleaner.threads": "0"}, "log.cleaner.threads must be greater than or equal to 1"),
+        (
             {"queued.max.request.bytes": "5"},
             "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
         ),
