@@ -18,7 +18,7 @@ from ottla.metadata.configs.definitions import (
     without_listener,
 )
 from ottla.metadata.configs.refusals import InvalidConfig
-from ottla.metadata.configs.values import LIST, parse
+from ottla.metadata.configs.values import LIST, parse, parse_list
 from ottla.protocol.error_codes import INVALID_CONFIG, INVALID_REQUEST
 
 SET = 0
@@ -146,12 +146,17 @@ def _changed_list(
     items = _split(
         definition, current if current is not None else definition.render(definition.default)
     )
-    change = _split(definition, value)
     if operation == APPEND:
-        items += [item for item in change if item not in items]
+        items += [item for item in _appended(value) if item not in items]
     else:
+        change = _split(definition, value)
         items = [item for item in items if item not in change]
     return ",".join(items)
+
+
+def _appended(text: str) -> tuple[str, ...]:
+    """As Java splits it: empty items count, so that they are refused, but not those at the end."""
+    return parse_list(text.rstrip(",")) if text.strip() else ("",)
 
 
 def _split(definition: ConfigDefinition, text: str | None) -> list[str]:
