@@ -42,6 +42,10 @@ _PER_LISTENER_ONLY = frozenset(
         "ssl.truststore.type",
     }
 )
+# With none of these nobody could connect any more, not even to set it back.
+_NEVER_ZERO = ("max.connection.creation.rate", "max.connections")
+# Of the settings of one listener only these may be set for all brokers.
+_LISTENERS_OF_ALL_BROKERS = (*_NEVER_ZERO, "num.network.threads")
 _THREAD_COUNTS = (
     "background.threads",
     "log.cleaner.threads",
@@ -104,15 +108,20 @@ def validate_dynamic_broker_configs(
     _refuse_read_only(changes)
     try:
         for name, text in changes.items():
-            definition = find_broker_definition(name)
-            if definition is not None:
-                definition.parse(text)
+            _check_broker_value(name, text)
     except ConfigError as error:
         raise InvalidConfig(INVALID_REQUEST, str(error)) from error
     if not per_broker:
         _refuse_for_all_brokers(changes)
     if current is not None:
         _check_against(current, changes, per_broker)
+
+
+def _check_broker_value(name: str, text: str) -> None:
+    definition = find_broker_definition(name)
+    value = None if definition is None else definition.parse(text)
+    if value == 0 and without_listener(name) in _NEVER_ZERO:
+        raise ConfigError(f"Invalid {without_listener(name)} 0")
 
 
 def _check_operations(operations: Sequence[Operation]) -> None:
@@ -193,13 +202,20 @@ def _mode_of(name: str) -> str | None:
 
 
 def _refuse_for_all_brokers(changes: Mapping[str, str]) -> None:
-    own = [name for name in changes if _mode_of(without_listener(name)) == PER_BROKER]
+    own = [name for name in changes if _is_of_one_broker(name)]
     if own:
         raise InvalidConfig(
             INVALID_REQUEST,
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(own)}]",
         )
+
+
+def _is_of_one_broker(name: str) -> bool:
+    setting = without_listener(name)
+    if setting != name:
+        return setting not in _LISTENERS_OF_ALL_BROKERS
+    return _mode_of(name) == PER_BROKER
 
 
 def _check_against(current: BrokerConfig, changes: Mapping[str, str], per_broker: bool) -> None:
