@@ -135,6 +135,30 @@ def test_positions_pauses_and_commits(cluster: str, topic: str) -> None:
     run(work())
 
 
+def test_what_is_called_inside_of_an_iteration_counts_at_once(cluster: str, topic: str) -> None:
+    create_topic(cluster, topic, 1)
+    fill(cluster, topic, RECORDS)
+    place = (topic, 0)
+
+    async def work() -> None:
+        settings = {"bootstrap.servers": cluster, "auto.offset.reset": "earliest"}
+        async with AsyncConsumer(settings) as consumer:
+            consumer.assign(place)
+            offsets: list[int] = []
+            async for record in consumer:
+                offsets.append(record.offset)
+                if len(offsets) == 2:
+                    offsets += [one.offset for one in await consumer.poll(1, 2)]
+                    assert await consumer.position(place) == 4
+                elif len(offsets) == 5:
+                    consumer.seek(place, 2)
+                elif len(offsets) == 8:
+                    break
+            assert offsets == [0, 1, 2, 3, 4, 2, 3, 4]
+
+    run(work())
+
+
 async def _first(consumer: AsyncConsumer, count: int) -> Any:
     async for record in consumer:
         yield record

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ottla.client import Consumer, OffsetAndMetadata, Producer
+from ottla.client import Consumer, OffsetAndMetadata, Producer, Record
 from ottla.client.consumer_errors import NoOffsetError, NotAssignedError, OffsetOutOfRangeError
 from ottla.client.errors import ClosedError, ConfigError
 from tests.client.admin_calls import create_topic
@@ -146,6 +147,71 @@ def test_iterating_counts_what_was_reached(cluster: str, topic: str) -> None:
                 break
         assert [record.value for record in read(consumer, 18)] == values[12:]
         assert seen == values[:12]
+
+
+def _iterate(consumer: Consumer, between: Callable[[], object], last: int) -> list[int]:
+    """The offsets handed out until the last one; after the fourth something is called."""
+    offsets: list[int] = []
+    for record in consumer:
+        offsets.append(record.offset)
+        if len(offsets) == 4:
+            between()
+        if record.offset == last:
+            break
+    return offsets
+
+
+def test_what_is_called_inside_of_an_iteration_counts_at_once(cluster: str, topic: str) -> None:
+    create_topic(cluster, topic, 2)
+    fill(cluster, topic, 20, partitions=2)
+    zero, one = (topic, 0), (topic, 1)
+    rest: list[Record] = []
+    with consumer_of(cluster) as consumer:
+        consumer.assign(zero)
+        assert _iterate(consumer, lambda: consumer.seek(zero, 8), 9) == [0, 1, 2, 3, 8, 9]
+        consumer.seek(zero, 0)
+        back = _iterate(consumer, lambda: consumer.seek(zero, 2), 9)
+        assert back == [0, 1, 2, 3, 2, 3, 4, 5, 6, 7, 8, 9]
+        consumer.seek(zero, 0)
+        assert _iterate(consumer, lambda: rest.extend(consumer.poll(1, 3)), 9) == [
+            0,
+            1,
+            2,
+            3,
+            7,
+            8,
+            9,
+        ]
+        assert [record.offset for record in rest] == [4, 5, 6]
+        consumer.seek(zero, 0)
+        assert _iterate(consumer, lambda: consumer.position(zero), 9) == list(range(10))
+        assert consumer.position(zero) == 10, "nothing comes a second time"
+        consumer.seek(zero, 0)
+        assert _iterate(consumer, lambda: consumer.assign([zero]), 9) == list(range(10))
+        consumer.assign([zero, one])
+        consumer.seek(zero, 0)
+        consumer.pause(one)
+        assert _iterate(consumer, lambda: consumer.seek_to_end([]), 9) == list(range(10))
+
+
+def test_a_seek_that_is_refused_costs_no_record(cluster: str, topic: str) -> None:
+    fill(cluster, topic, 10)
+    place = (topic, 0)
+
+    def refused() -> None:
+        with pytest.raises(ValueError, match="at least 0"):
+            consumer.seek(place, -1)
+        with pytest.raises(NotAssignedError):
+            consumer.seek_to_end([place, (topic, 1)])
+        with pytest.raises(NotAssignedError):
+            consumer.pause([place, (topic, 1)])
+        with pytest.raises(ValueError, match="no topic and partition"):
+            consumer.assign([(topic, -1)])
+
+    with consumer_of(cluster) as consumer:
+        consumer.assign(place)
+        assert _iterate(consumer, refused, 9) == list(range(10))
+        assert consumer.paused() == frozenset()
 
 
 def test_nothing_is_guessed_without_a_reset(cluster: str, topic: str) -> None:

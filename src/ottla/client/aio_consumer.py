@@ -29,6 +29,7 @@ from ottla.client.consumer_calls import (
 )
 from ottla.client.consumer_machine import Callbacks, ConsumerMachine, RebalanceCallback, UserCall
 from ottla.client.consumer_offsets import ListedOffset
+from ottla.client.consumer_partitions import EARLIEST, LATEST
 from ottla.client.consumer_reading import RecordReader
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import ClientError, ClosedError
@@ -84,15 +85,16 @@ class AsyncConsumer(ConsumerCalls):
 
     def assign(self, partitions: Partitions) -> None:
         """Reads these partitions, alone."""
-        self._drop_unread()
+        keys = self._keys(partitions)
+        self._stop_iterating()  # what stays assigned goes on from there
         with self._changing():
-            self._machine.assign(self._keys(partitions))
+            self._machine.assign(keys)
 
     async def unsubscribe(self) -> None:
         try:
             await self._give_up_partitions()
         finally:  # whatever a callback raises
-            self._drop_unread()
+            self._drop_unread(self._first_unread())
             await self._shell.call(self._machine.unsubscribe())
 
     # ------------------------------------------------------------------------------- records
@@ -111,11 +113,13 @@ class AsyncConsumer(ConsumerCalls):
     async def __aiter__(self) -> AsyncIterator[Record]:
         """All records, without an end; what has been iterated over counts as read."""
         while True:
-            self._unread = await self.poll(_ITERATION_POLL_S)
+            self._unread = unread = await self.poll(_ITERATION_POLL_S)
             self._unread_at = 0
-            for record in self._unread:
+            for record in unread:
                 self._unread_at += 1
                 yield record
+                if self._unread is not unread:
+                    break  # a seek, a poll: what is left of this list is no longer what comes next
 
     async def fetch_table(
         self,
@@ -217,21 +221,21 @@ class AsyncConsumer(ConsumerCalls):
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """The next record of this partition is the one at `offset`."""
-        self._drop_unread(partition)
         with self._changing():
             self._seek(partition, offset)
+        self._drop_unread([partition])
 
     def seek_to_beginning(self, partitions: Partitions | None = None) -> None:
         keys = self._assigned_or(partitions)
-        self._drop_unread(*keys)
         with self._changing():
-            self._reset_to_earliest(keys)
+            self._reset(keys, EARLIEST)
+        self._drop_unread(keys)
 
     def seek_to_end(self, partitions: Partitions | None = None) -> None:
         keys = self._assigned_or(partitions)
-        self._drop_unread(*keys)
         with self._changing():
-            self._reset_to_latest(keys)
+            self._reset(keys, LATEST)
+        self._drop_unread(keys)
 
     def pause(self, partitions: Partitions) -> None:
         """Nothing of these is handed out until they are resumed; the membership goes on."""

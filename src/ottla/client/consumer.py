@@ -23,6 +23,7 @@ from ottla.client.clock import chance, monotonic_ms, new_id, wall_ms
 from ottla.client.consumer_calls import ConsumerCalls, Partitions, what_to_subscribe
 from ottla.client.consumer_machine import Callbacks, ConsumerMachine, RebalanceCallback, UserCall
 from ottla.client.consumer_offsets import ListedOffset
+from ottla.client.consumer_partitions import EARLIEST, LATEST
 from ottla.client.consumer_reading import RecordReader
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.errors import ClientError, ClosedError, TimedOutError
@@ -73,15 +74,16 @@ class Consumer(ConsumerCalls):
 
     def assign(self, partitions: Partitions) -> None:
         """Reads these partitions, alone."""
-        self._drop_unread()
+        keys = self._keys(partitions)
+        self._stop_iterating()  # what stays assigned goes on from there
         with self._changing():
-            self._machine.assign(self._keys(partitions))
+            self._machine.assign(keys)
 
     def unsubscribe(self) -> None:
         try:
             self._give_up_partitions()
         finally:  # whatever a callback raises
-            self._drop_unread()
+            self._drop_unread(self._first_unread())
             self._shell.call(self._machine.unsubscribe())
 
     # ------------------------------------------------------------------------------- records
@@ -100,11 +102,13 @@ class Consumer(ConsumerCalls):
     def __iter__(self) -> Iterator[Record]:
         """All records, without an end; what has been iterated over counts as read."""
         while True:
-            self._unread = self.poll(_ITERATION_POLL_S)
+            self._unread = unread = self.poll(_ITERATION_POLL_S)
             self._unread_at = 0
-            for record in self._unread:
+            for record in unread:
                 self._unread_at += 1
                 yield record
+                if self._unread is not unread:
+                    break  # a seek, a poll: what is left of this list is no longer what comes next
 
     def fetch_table(
         self,
@@ -206,21 +210,21 @@ class Consumer(ConsumerCalls):
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """The next record of this partition is the one at `offset`."""
-        self._drop_unread(partition)
         with self._changing():
             self._seek(partition, offset)
+        self._drop_unread([partition])
 
     def seek_to_beginning(self, partitions: Partitions | None = None) -> None:
         keys = self._assigned_or(partitions)
-        self._drop_unread(*keys)
         with self._changing():
-            self._reset_to_earliest(keys)
+            self._reset(keys, EARLIEST)
+        self._drop_unread(keys)
 
     def seek_to_end(self, partitions: Partitions | None = None) -> None:
         keys = self._assigned_or(partitions)
-        self._drop_unread(*keys)
         with self._changing():
-            self._reset_to_latest(keys)
+            self._reset(keys, LATEST)
+        self._drop_unread(keys)
 
     def pause(self, partitions: Partitions) -> None:
         """Nothing of these is handed out until they are resumed; the membership goes on."""

@@ -122,15 +122,19 @@ class ConsumerCalls:
         return self._unread_at < len(self._unread)
 
     def _take_unread(self, count_max: int) -> list[Record]:
-        taken = self._unread[self._unread_at : self._unread_at + count_max]
-        self._unread_at += len(taken)
+        """The next of them. An iteration that goes on sees by the new list that it has to look."""
+        if not self._has_unread():
+            return []
+        end = self._unread_at + count_max
+        taken, self._unread = self._unread[self._unread_at : end], self._unread[end:]
+        self._unread_at = 0
         return taken
 
-    def _drop_unread(self, *keys: TopicPartition) -> None:
-        """Of these partitions, or all: their positions are set anew."""
+    def _drop_unread(self, keys: Iterable[TopicPartition]) -> None:
+        """Of these partitions: their positions have been set anew."""
         left = self._unread[self._unread_at :]
         gone = set(keys)
-        self._unread = [one for one in left if gone and (one.topic, one.partition) not in gone]
+        self._unread = [one for one in left if (one.topic, one.partition) not in gone]
         self._unread_at = 0
 
     def _give_back_unread(self) -> None:
@@ -195,17 +199,14 @@ class ConsumerCalls:
         self._machine.state_of(key).seek(offset)
         self._machine.fetcher.touch()
 
-    def _reset_to_earliest(self, keys: Iterable[TopicPartition]) -> None:
-        for key in keys:
-            self._machine.state_of(key).reset(EARLIEST)
-
-    def _reset_to_latest(self, keys: Iterable[TopicPartition]) -> None:
-        for key in keys:
-            self._machine.state_of(key).reset(LATEST)
+    def _reset(self, keys: Iterable[TopicPartition], end: int) -> None:
+        """All of them, or none where one is not assigned."""
+        for state in [self._machine.state_of(key) for key in keys]:
+            state.reset(end)
 
     def _set_paused(self, partitions: Partitions, paused: bool) -> None:
-        for key in self._keys(partitions):
-            self._machine.state_of(key).paused = paused
+        for state in [self._machine.state_of(key) for key in self._keys(partitions)]:
+            state.paused = paused
         self._machine.fetcher.touch()
         self._machine.notify()
 
