@@ -22,6 +22,7 @@ ONE_NODE = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "num.partitions": "1",

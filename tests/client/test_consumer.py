@@ -298,6 +298,12 @@ def test_what_cannot_be_meant_is_refused() -> None:
             consumer.subscribe(pattern="(")
         with pytest.raises(ValueError, match="max_records"):
             consumer.poll(0.1, 0)
+        wrong: Any
+        for wrong in ([("t", 0)], {"t": 1}, {("t", 0): None}, {("t",): 1}):
+            with pytest.raises(TypeError, match="offsets"):
+                consumer.commit(wrong)
+        with pytest.raises(ValueError, match="below 0"):
+            consumer.commit({("t", 0): -1})
         consumer.subscribe(re.compile("t.*"))
     with pytest.raises(ConfigError, match=r"group\.id"):
         Consumer(bootstrap_servers="127.0.0.1:1", groupid="g")

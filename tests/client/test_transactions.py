@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ottla.client import GroupMetadata, Producer
+from ottla.client import Admin, GroupMetadata, Producer
+from ottla.client.consumer_errors import CommitFailedError
 from ottla.client.errors import (
-    BrokerError,
     ClientError,
     FencedError,
     RecordTooLargeError,
@@ -16,6 +17,7 @@ from ottla.client.errors import (
 )
 from tests.client.admin_calls import committed_offset, create_topic
 from tests.client.reading import values
+from tests.compat.nodes import wait_until
 
 PATIENCE_S = 60
 
@@ -125,12 +127,48 @@ def test_a_failed_record_spoils_the_transaction_and_an_abort_cures_it(
     assert values(cluster, topic, decided=True) == [b"0", b"1", b"2"]
 
 
+def test_offsets_that_cannot_be_meant_cost_nothing(cluster: str, topic: str) -> None:
+    create_topic(cluster, topic, 1)
+    group = f"group of {topic}"
+    settings = {"bootstrap.servers": cluster, "transactional.id": topic}
+    with Producer(settings) as producer, producer.transaction():
+        with pytest.raises(ValueError, match="below 0"):
+            producer.send_offsets({(topic, 0): -1}, group)
+        wrong: Any
+        for wrong in ([(topic, 0)], {topic: 1}, {(topic, 0): "1"}, {(topic, 0): None}):
+            with pytest.raises(TypeError, match="offsets are"):
+                producer.send_offsets(wrong, group)
+        producer.send_offsets({(topic, 0): 7}, group)
+    assert committed_offset(cluster, group, topic, 0) == 7
+
+
+def test_who_ran_out_of_time_aborts_and_goes_on(cluster: str, topic: str) -> None:
+    settings = {"bootstrap.servers": cluster, "transactional.id": topic}
+    with (
+        Producer(settings, transaction_timeout_ms=500) as producer,
+        Admin(bootstrap_servers=cluster) as admin,
+    ):
+        producer.begin_transaction()
+        producer.send(topic, b"late").result(PATIENCE_S)
+
+        def is_aborted() -> bool:
+            return admin.describe_transactions([topic])[0].state == "CompleteAbort"
+
+        wait_until(is_aborted, PATIENCE_S, "the abort of what ran out of time")
+        with pytest.raises(FencedError):
+            producer.send(topic, b"later").result(PATIENCE_S)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"again")
+    assert values(cluster, topic, decided=True) == [b"again"]
+
+
 def test_a_stranger_to_the_group_cannot_commit_its_offsets(cluster: str, topic: str) -> None:
     create_topic(cluster, topic, 1)
     with Producer(bootstrap_servers=cluster, transactional_id=topic) as producer:
         producer.begin_transaction()
         stranger = GroupMetadata(f"group of {topic}", 5, "nobody")
-        with pytest.raises(BrokerError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+        with pytest.raises(CommitFailedError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
             producer.send_offsets({(topic, 0): 1}, stranger)
         producer.abort_transaction()
         with producer.transaction():

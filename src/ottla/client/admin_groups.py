@@ -16,7 +16,7 @@ from ottla.client.admin_values import (
 from ottla.client.assignors.member_bytes import decode_assignment
 from ottla.client.coordinators import GROUP
 from ottla.client.errors import BrokerError, UnsupportedByBrokerError
-from ottla.client.group_metadata import OffsetAndMetadata
+from ottla.client.group_metadata import OffsetAndMetadata, as_offsets
 from ottla.client.pending import gather
 from ottla.protocol import error_codes as codes
 from ottla.protocol.api_keys import (
@@ -198,8 +198,7 @@ class AdminGroups(AdminBase):
     ) -> dict[TopicPartition, BrokerError | None]:
         """Sets a group's positions; a group with members refuses that."""
         topics: dict[str, list[Fields]] = {}
-        for (topic, partition), given in offsets.items():
-            position = OffsetAndMetadata(given) if isinstance(given, int) else given
+        for (topic, partition), position in as_offsets(offsets).items():
             topics.setdefault(topic, []).append(
                 {
                     "partition_index": partition,

@@ -20,7 +20,7 @@ from ottla.client.consumer_offsets import NOT_FOUND, ListedOffset
 from ottla.client.consumer_partitions import EARLIEST, LATEST
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.fetch_records import Deserializers, Record
-from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
+from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata, as_offsets
 
 Partitions = TopicPartition | Iterable[TopicPartition]
 OffsetsToCommit = (
@@ -175,16 +175,13 @@ class ConsumerCalls:
     def _offsets_to_commit(self, given: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
         if given is None:
             return self._consumed()
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if isinstance(given, Mapping):
-            for key, one in given.items():
-                offset = one if isinstance(one, OffsetAndMetadata) else OffsetAndMetadata(one)
-                if offset.offset < 0:
-                    raise ValueError(f"offset {offset.offset} of {key[0]}-{key[1]} is below 0")
-                offsets[key] = offset
-            return offsets
+            return as_offsets(given)
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         records: Sequence[Record] = [given] if isinstance(given, Record) else given
         for record in records:
+            if not isinstance(record, Record):
+                raise TypeError(f"a commit is of records or of a dict of offsets, not {record!r}")
             behind = OffsetAndMetadata(record.offset + 1, record.leader_epoch)
             key = (record.topic, record.partition)
             if key not in offsets or offsets[key].offset < behind.offset:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import OttlaError
 from ottla.base.ids import TopicPartition
 from ottla.client.accumulator import Accumulator
+from ottla.client.consumer_errors import CommitFailedError
 from ottla.client.coordinator_calls import CoordinatorCalls
 from ottla.client.coordinators import GROUP, TRANSACTION
 from ottla.client.core import Core
@@ -32,7 +33,7 @@ from ottla.client.errors import (
     UnsupportedByBrokerError,
     error_for,
 )
-from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
+from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata, as_offsets
 from ottla.client.lanes import Lane
 from ottla.client.pending import Flow
 from ottla.client.producer_batch import ProducerBatch
@@ -66,6 +67,8 @@ _END_V2 = 5
 _COMMIT_V2 = 5
 _EPOCH_CHECK_VERSION = 3  # of InitProducerId: takes id and epoch, and bumps (KIP-360)
 TWO_PHASE_VERSION = 6
+# The group has gone on without the member for which offsets were sent.
+_OUSTED_CODES = frozenset({codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION})
 _FATAL_CODES = frozenset(
     {
         codes.PRODUCER_FENCED,
@@ -171,6 +174,8 @@ class Transactions:
         if code == codes.INVALID_PRODUCER_EPOCH:
             code = codes.PRODUCER_FENCED  # what coordinators said before they had a code for it
         error = error_for(code, what, message)
+        if code in _OUSTED_CODES:
+            error = CommitFailedError(code, what, message)
         if code in _FATAL_CODES:
             self._die(error)
         else:
@@ -317,7 +322,8 @@ class Transactions:
     ) -> None:
         """These positions of a group count if and only if the transaction commits."""
         self._expect("send_offsets", OPEN)
-        if not offsets:
+        positions = as_offsets(offsets)
+        if not positions:
             return
         if not self.is_v2:
             answer = await self._calls.ask(
@@ -336,7 +342,7 @@ class Transactions:
             self._judge(answer.error_code, f"adding the offsets of {group.group_id}")
         self._has_begun = True
         what = f"offsets of {group.group_id}"
-        topics = _offset_topics(offsets)
+        topics = _offset_topics(positions)
         answer = await self._calls.ask(
             GROUP,
             group.group_id,
@@ -494,10 +500,9 @@ async def end_transaction(
     )
 
 
-def _offset_topics(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> list[Any]:
+def _offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[Any]:
     topics: dict[str, list[Any]] = {}
-    for (topic, partition), given in offsets.items():
-        position = OffsetAndMetadata(given) if isinstance(given, int) else given
+    for (topic, partition), position in offsets.items():
         topics.setdefault(topic, []).append(
             {
                 "partition_index": partition,
