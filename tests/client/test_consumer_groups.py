@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import TopicPartition
-from ottla.client import OffsetAndMetadata
+from ottla.client import OffsetAndMetadata, Producer
 from ottla.client.consumer_errors import CommitFailedError
 from ottla.client.errors import FencedError
 from tests.client.admin_calls import create_topic
@@ -229,6 +229,30 @@ def test_an_application_that_does_not_poll_loses_its_partitions(
     with pytest.raises(CommitFailedError):
         slow.consumer.commit({(topic, 0): 1})
     members.poll_until(lambda: any(what == "lost" for what, _ in slow.told), "it is told")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_that_was_left_behind_cannot_move_the_group(
+    cluster: str, members: Members, protocol: str
+) -> None:
+    """Neither in a transaction, which would be done twice, nor when the others have gone."""
+    place = (members.topic, 0)
+    fill(cluster, members.topic, 3)
+    slow = members.join(group_protocol=protocol, max_poll_interval_ms=3_000)
+    members.poll_until(lambda: slow.got, "the slow one reads")
+    other = members.join(group_protocol=protocol)
+    poll_until([other], lambda: len(other.got) == 3, "the other reads it all again")
+    other.consumer.commit({place: 3})
+    with (
+        Producer(bootstrap_servers=cluster, transactional_id=members.topic) as producer,
+        pytest.raises(CommitFailedError),
+        producer.transaction(),
+    ):
+        producer.send_offsets({place: 1}, slow.consumer.group_metadata())
+    other.close()
+    with pytest.raises(CommitFailedError, match="poll to get in"):
+        slow.consumer.commit({place: 1})
+    assert slow.consumer.committed(place) == {place: OffsetAndMetadata(3)}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

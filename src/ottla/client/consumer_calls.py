@@ -76,9 +76,10 @@ class ConsumerCalls:
         return self._settings
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, for a producer's `send_offsets`."""
+        """Who this consumer is in its group, or was when it was last in it, for a producer's
+        `send_offsets`: what it sends after others have got its partitions is refused."""
         self._machine.require_group()
-        identity = self._machine.identity()
+        identity = self._machine.last_identity
         return GroupMetadata(
             self._settings.group_id or "",
             identity.generation,

@@ -81,4 +81,7 @@ class DeserializationError(ClientError):
 
 class CommitFailedError(BrokerError):
     """The group goes on without this member: its partitions may be read by others already, so what
-    it did since its last commit will be done again. Poll more often, or take less at a time."""
+    it did since its last commit will be done again. Poll more often, or take less at a time.
+
+    It says that the last attempt was refused. `commit` tries again where an answer was lost, and an
+    attempt before may have been stored: `committed` tells where the group is."""

@@ -86,6 +86,9 @@ class ConsumerMachine:
             )
             self.commits.on_ousted = self._on_ousted
         self.member: GroupMember | None = None
+        self.last_identity = MemberIdentity()
+        """Who it was when it was last in the group: under this name it has got its records. Without
+        one, a broker takes the offsets of a transaction from anybody, whoever has read on since."""
         self.fetcher = Fetcher(self.core, settings, self.subscription)
         self.positions = Positions(
             self.core,
@@ -144,6 +147,7 @@ class ConsumerMachine:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self.subscription.assign(partitions)
+        self.last_identity = MemberIdentity()
         self._want_topics()
         self.positions.on_metadata_changed()
         self.fetcher.touch()
@@ -330,8 +334,12 @@ class ConsumerMachine:
         if self.member is not None:
             self.member.on_ousted(code)
 
-    def identity(self) -> MemberIdentity:
+    def identity(self) -> MemberIdentity | None:
+        """None if it is subscribed and not in the group (any more)."""
         return MemberIdentity() if self.member is None else self.member.identity()
+
+    def note_identity(self) -> None:
+        self.last_identity = self.identity() or self.last_identity
 
     # ------------------------------------------------------------------------------- commits
 

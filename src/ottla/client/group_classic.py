@@ -76,9 +76,9 @@ class ClassicMember(GroupMember):
 
     # -------------------------------------------------------------------------- for the host
 
-    def identity(self) -> MemberIdentity:
+    def identity(self) -> MemberIdentity | None:
         if self.generation == NO_GENERATION:
-            return MemberIdentity(instance_id=self.settings.group_instance_id)
+            return None
         return MemberIdentity(self.member_id, self.generation, self.settings.group_instance_id)
 
     def on_ousted(self, code: int) -> None:
@@ -176,6 +176,7 @@ class ClassicMember(GroupMember):
             assignment = await self._sync(answer.protocol_name, shares)
         finally:
             self._is_joining = False
+        self.host.note_identity()
         await self._take(assignment)
 
     async def _prepare(self) -> None:

@@ -50,7 +50,7 @@ class GroupCommits:
         core: Core,
         coordinators: Coordinators,
         group_id: str,
-        identity: Callable[[], MemberIdentity],
+        identity: Callable[[], MemberIdentity | None],
         *,
         require_stable: bool,
     ) -> None:
@@ -72,6 +72,13 @@ class GroupCommits:
     async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """One attempt."""
         identity = self._identity()
+        if identity is None:
+            # An empty group would take a commit without a name, whoever has read on meanwhile.
+            raise CommitFailedError(
+                codes.UNKNOWN_MEMBER_ID,
+                f"group {self._group_id}",
+                "this consumer is not in the group, or no longer; poll to get in",
+            )
 
         def of(topic: str, partition: int) -> dict[str, Any]:
             one = offsets[topic, partition]
@@ -115,7 +122,7 @@ class GroupCommits:
         for topic, partition in wanted:
             topics.setdefault(topic, []).append(partition)
         named = [{"name": name, "partition_indexes": parts} for name, parts in topics.items()]
-        identity = self._identity()
+        identity = self._identity() or MemberIdentity()
         group = {
             "group_id": self._group_id,
             "member_id": identity.member_id or None,

@@ -53,9 +53,9 @@ class ConsumerMember(GroupMember):
 
     # -------------------------------------------------------------------------- for the host
 
-    def identity(self) -> MemberIdentity:
+    def identity(self) -> MemberIdentity | None:
         if self.epoch <= 0:
-            return MemberIdentity(instance_id=self.settings.group_instance_id)
+            return None
         return MemberIdentity(self.member_id, self.epoch, self.settings.group_instance_id)
 
     def on_ousted(self, code: int) -> None:
@@ -147,6 +147,7 @@ class ConsumerMember(GroupMember):
         self._said = said
         self.member_id = answer.member_id or self.member_id
         self.epoch = answer.member_epoch
+        self.host.note_identity()
         self._interval_ms = answer.heartbeat_interval_ms
         if answer.assignment is not None:
             self._target = frozenset(

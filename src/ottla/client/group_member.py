@@ -43,6 +43,9 @@ class GroupHost(Protocol):
     async def commit_before_revoking(self) -> None:
         """What was polled so far, if commits are automatic; never raises."""
 
+    def note_identity(self) -> None:
+        """It is in the group under another identity from now on."""
+
     def topics_to_read(self) -> list[str]:
         """Names, with a pattern resolved, in order."""
 
@@ -138,8 +141,8 @@ class GroupMember(ABC):
         """A commit was refused with this code."""
 
     @abstractmethod
-    def identity(self) -> MemberIdentity:
-        """Who commits."""
+    def identity(self) -> MemberIdentity | None:
+        """Who commits; None while it is not in the group."""
 
     @abstractmethod
     async def leave(self, reason: str) -> None:

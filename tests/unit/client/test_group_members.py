@@ -149,6 +149,44 @@ def test_commits_bear_the_generation() -> None:
     assert (sent.member_id, sent.generation_id_or_member_epoch) == (world.group.member_id, 1)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_has_left_cannot_commit_and_keeps_its_name_until_it_is_back(protocol: str) -> None:
+    """An empty group would take a commit without a name, and a transaction's from anybody."""
+    make = member if protocol == "classic" else new_member
+    world = make(0, max_poll_interval_ms=10_000)
+    machine = world.machine
+    with pytest.raises(CommitFailedError, match="poll to get in"):
+        world.world.run(machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    drain(world)
+    name = machine.last_identity
+    assert name == machine.identity() and name.member_id and name.generation > 0
+    world.pass_time(20_000)
+    assert machine.identity() is None, "it has left"
+    assert machine.last_identity == name
+    with pytest.raises(CommitFailedError, match="poll to get in"):
+        world.world.run(machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    assert world.commits == []
+    drain(world, 8_000)
+    assert machine.last_identity == machine.identity() != name
+
+
+def test_a_commit_that_fails_may_have_been_stored_where_its_answer_was_lost() -> None:
+    """As the guide says: the refusal is of the second attempt."""
+    world = member(0)
+    drain(world)
+
+    def stores_and_is_silent(request: Any, version: int) -> Any:
+        del world.overrides[keys.OFFSET_COMMIT]
+        answer = world._offset_commit(request, version)
+        world.group.forgets = True
+        return Later(1e6, answer)  # after request.timeout.ms nobody waits for it
+
+    world.overrides[keys.OFFSET_COMMIT] = stores_and_is_silent
+    with pytest.raises(CommitFailedError):
+        world.world.run(world.machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    assert world.committed == {("t", 0): 1}
+
+
 def test_a_commit_of_a_member_that_is_gone_fails() -> None:
     world = member(0)
     drain(world)
