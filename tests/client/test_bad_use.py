@@ -88,6 +88,24 @@ def test_a_callback_that_fails_does_not_cost_the_others_theirs(cluster: str, top
     assert told == list(range(10))
 
 
+def test_a_callback_that_would_wait_for_itself_is_told(cluster: str, topic: str) -> None:
+    told: list[str] = []
+
+    def on_delivery(metadata: Any, error: Any) -> None:
+        for wait in (producer.flush, producer.send(topic, b"y").result):
+            try:
+                wait()
+            except ClientError as refusal:
+                told.append(str(refusal))
+        is_over.set()
+
+    is_over = threading.Event()
+    with Producer(bootstrap_servers=cluster) as producer:
+        producer.send(topic, b"x", on_delivery=on_delivery)
+        assert is_over.wait(PATIENCE_S)
+    assert len(told) == 2 and all("must not wait" in one for one in told)
+
+
 def test_a_callback_may_close_its_producer_and_nobody_waits_for_ever(
     cluster: str, topic: str
 ) -> None:

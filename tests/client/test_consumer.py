@@ -13,7 +13,7 @@ import pytest
 
 from ottla.client import Consumer, OffsetAndMetadata, Producer, Record
 from ottla.client.consumer_errors import NoOffsetError, NotAssignedError, OffsetOutOfRangeError
-from ottla.client.errors import ClosedError, ConfigError
+from ottla.client.errors import ClosedError, ConfigError, TimedOutError
 from tests.client.admin_calls import create_topic
 from tests.client.members import FIRST_MS, PATIENCE_S, fill, read, until
 from tests.compat.nodes import wait_until
@@ -109,6 +109,15 @@ def test_offsets_of_times(cluster: str, topic: str) -> None:
         assert consumer.offsets_for_times({key: FIRST_MS + 50}) == {key: None}
         with pytest.raises(ValueError, match="below 0"):
             consumer.offsets_for_times({key: -5})
+
+
+def test_a_partition_that_is_not_there_is_named(cluster: str, topic: str) -> None:
+    create_topic(cluster, topic, 2)
+    with (
+        consumer_of(cluster) as consumer,
+        pytest.raises(TimedOutError, match="has partitions 0 to 1, not 9"),
+    ):
+        consumer.end_offsets((topic, 9), timeout_s=0.5)
 
 
 def test_a_paused_partition_gives_nothing_until_it_is_resumed(cluster: str, topic: str) -> None:
@@ -299,6 +308,9 @@ def test_what_cannot_be_meant_is_refused() -> None:
         with pytest.raises(ValueError, match="max_records"):
             consumer.poll(0.1, 0)
         wrong: Any
+        for wrong in (None, 7, "topic", ["topic"], [("t", "0")], [("t", 0, 1)], [("t", -1)]):
+            with pytest.raises((TypeError, ValueError), match="no topic and partition"):
+                consumer.assign(wrong)
         for wrong in ([("t", 0)], {"t": 1}, {("t", 0): None}, {("t",): 1}):
             with pytest.raises(TypeError, match="offsets"):
                 consumer.commit(wrong)

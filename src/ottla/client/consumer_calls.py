@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
@@ -100,16 +101,20 @@ class ConsumerCalls:
         return count_max
 
     def _keys(self, partitions: Partitions) -> list[TopicPartition]:
-        if (
-            isinstance(partitions, tuple)
-            and len(partitions) == 2
-            and isinstance(partitions[1], int)
-        ):
-            return [(str(partitions[0]), partitions[1])]
-        keys = [(topic, partition) for topic, partition in partitions]
-        for topic, partition in keys:
-            if not isinstance(topic, str) or not isinstance(partition, int) or partition < 0:
-                raise ValueError(f"{(topic, partition)!r} is no topic and partition")
+        match partitions:
+            case (_, int()):
+                given: Iterable[Any] = [partitions]  # one alone
+            case Iterable():
+                given = partitions
+            case _:
+                raise TypeError(f"{partitions!r} is no topic and partition, nor several")
+        keys = []
+        for one in given:
+            match one:
+                case (str(topic), int(partition)) if partition >= 0:
+                    keys.append((topic, partition))
+                case _:
+                    raise ValueError(f'{one!r} is no topic and partition, as ("orders", 0) is')
         return keys
 
     def _assigned_or(self, partitions: Partitions | None) -> list[TopicPartition]:

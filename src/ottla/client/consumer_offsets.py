@@ -16,7 +16,7 @@ from ottla.base.ids import TopicPartition
 from ottla.client.core import Core
 from ottla.client.errors import ClientError, error_for
 from ottla.protocol.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from ottla.protocol.error_codes import LEADER_NOT_AVAILABLE, NONE
+from ottla.protocol.error_codes import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
 
 T = TypeVar("T")
 Answers = Iterable[tuple[TopicPartition, int, T]]
@@ -150,7 +150,12 @@ class OffsetQuestions:
     async def _leader(self, key: TopicPartition, deadline_ms: float) -> int:
         topic, partition = key
         info = await self._core.metadata.topic(topic, deadline_ms)
-        leader = info.partitions[partition].leader if partition < len(info.partitions) else -1
+        count = len(info.partitions)
+        if partition >= count:
+            self._core.metadata.request_update()  # it may be there soon
+            what = f"{topic} has partitions 0 to {count - 1}, not {partition}"
+            raise error_for(UNKNOWN_TOPIC_OR_PARTITION, what)
+        leader = info.partitions[partition].leader
         if leader < 0:
             self._core.metadata.request_update()
             raise error_for(LEADER_NOT_AVAILABLE, f"{topic}-{partition}")

@@ -21,12 +21,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.base.errors import InvariantError, OttlaError
+from ottla.base.errors import OttlaError
 from ottla.base.ports import Buffer
 from ottla.client.clock import monotonic_ms
 from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
-from ottla.client.errors import ClosedError, TimedOutError, TlsError
+from ottla.client.errors import ClientError, ClosedError, TimedOutError, TlsError
 from ottla.client.forks import ForkedLock, HasLock, alive
 from ottla.client.pending import Cancelled, Pending, heard
 from ottla.client.plain_link import (
@@ -251,7 +251,7 @@ class PlainShell(HasLock):
 
     def check_thread(self) -> None:
         if threading.get_ident() == self._thread_id:
-            raise InvariantError(
+            raise ClientError(
                 "a callback must not wait for the client that calls it: it would wait for itself"
             )
 

@@ -144,6 +144,10 @@ def test_partitions_by_a_column() -> None:
     assert all(record.key is None for records in hashed.values() for record in records)
     with pytest.raises(ColumnError, match="partitions 0 to 1"):
         sent(table, partitions=2, partition_by="p")
+    some = pa.table({"value": [b"a", b"b"], "p": pa.array([1, None])})
+    assert set(sent(some, partition_by="p")) == {1, NO_PARTITION}, "null: wherever"
+    with pytest.raises(ColumnError, match="not -1 to 1"):
+        sent(some.set_column(1, "p", [[1, -1]]), partition_by="p")
 
 
 def test_partitions_in_turn_and_keys_ignored() -> None:

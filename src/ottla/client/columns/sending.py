@@ -225,14 +225,13 @@ class TableEncoder:
         if not pa.types.is_integer(self._by.type):
             return partitions_of_keys(_slice(self._by, first, rows, pa.binary()), partition_count)
         column = _slice(self._by, first, rows, pa.int64())
-        partitions: Numbers = column.fill_null(NO_PARTITION).to_numpy()
-        if len(partitions) and not (
-            partitions.min() >= NO_PARTITION and partitions.max() < partition_count
-        ):
+        given: Numbers = column.drop_null().to_numpy()
+        if len(given) and not (given.min() >= 0 and given.max() < partition_count):
             raise ColumnError(
                 f"partition_by={self._columns.partition_by!r}: the topic has partitions 0 to"
-                f" {partition_count - 1}, not {partitions.min()} to {partitions.max()}"
+                f" {partition_count - 1}, not {given.min()} to {given.max()}"
             )
+        partitions: Numbers = column.fill_null(NO_PARTITION).to_numpy()
         return partitions
 
     # -- batches ---------------------------------------------------------------------------------
