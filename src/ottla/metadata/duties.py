@@ -144,8 +144,9 @@ class _Mover:
         for index, state in topic.partitions.items():
             if only_leaderless == (state.leader in self._present):
                 continue
-            if is_well(state, self._present, self._unclean):
+            if is_well(state, self._present, self._unclean) and not state.eligible:
                 continue
+            # Who is eligible by a number that was lowered meanwhile holds the leader up.
             in_sync_min = self._settings.min_in_sync(topic)
             changed = PartitionChange(
                 state,

@@ -15,6 +15,7 @@ class Assignment(NamedTuple):
     """`partition_epoch` is the version of the stored state: it grows with every write (R2).
 
     `unclean_epoch` is the leader epoch of the last unclean election, -1 if there never was one.
+    While somebody is `eligible` beside the in-sync set, nothing is committed (KIP-966).
     """
 
     leader: int
@@ -23,6 +24,7 @@ class Assignment(NamedTuple):
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     unclean_epoch: int = -1
+    eligible: tuple[int, ...] = ()
 
 
 class InSyncProposal(NamedTuple):

@@ -80,6 +80,7 @@ class LeaderProgress:
     __slots__ = (
         "_awaited",
         "_counted",
+        "_has_eligible",
         "_has_enough",
         "_in_sync_min",
         "_leader",
@@ -103,6 +104,7 @@ class LeaderProgress:
         replicas: Iterable[int],
         in_sync: Iterable[int],
         in_sync_min: int,
+        has_eligible: bool = False,
         now_ms: int = 0,
     ) -> None:
         self.epoch = epoch
@@ -114,6 +116,7 @@ class LeaderProgress:
         self._proposed: frozenset[int] = frozenset()
         self._awaited: frozenset[int] = frozenset()
         self._in_sync_min = in_sync_min
+        self._has_eligible = has_eligible
         self._has_enough = False
         self.is_alone = False
         # In sync by the store: each has its time before it is found to lag.
@@ -141,10 +144,16 @@ class LeaderProgress:
         self._settle()
 
     def on_in_sync_stored(
-        self, members: Iterable[int], replicas: Iterable[int] | None = None, now_ms: int = 0
+        self,
+        members: Iterable[int],
+        replicas: Iterable[int] | None = None,
+        now_ms: int = 0,
+        *,
+        has_eligible: bool = False,
     ) -> bool:
         """The store holds a *newer version* of the set. A mere refusal must not come here (R7)."""
         self.in_sync = tuple(members)
+        self._has_eligible = has_eligible
         self._proposed = frozenset()
         if replicas is not None:
             known = self.followers
@@ -227,7 +236,11 @@ class LeaderProgress:
     def _settle(self) -> None:
         in_sync = self.in_sync
         replica_count = len(self.followers) + 1
-        self._has_enough = len(in_sync) >= min(self._in_sync_min, replica_count)
+        # Who is eligible may lead next without a word from here: as long as the store says so
+        # nothing is committed, even if min.insync.replicas has been lowered meanwhile.
+        self._has_enough = not self._has_eligible and (
+            len(in_sync) >= min(self._in_sync_min, replica_count)
+        )
         for follower in self.followers.values():
             follower.is_member = follower.replica in in_sync
         counted = self._proposed.union(in_sync, self._awaited)

@@ -89,6 +89,7 @@ class Partition:
         "_waiters",
         "broken",
         "epoch_start_offset",
+        "has_eligible",
         "high_watermark",
         "in_sync",
         "is_leader",
@@ -123,6 +124,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.in_sync: tuple[int, ...] = ()
         self.unclean_epoch = -1
+        self.has_eligible = False
         self.high_watermark = 0
         self.leader_watermark = 0
         """Of a follower: how far its leader is, by its last answer."""
@@ -181,6 +183,7 @@ class Partition:
         self.partition_epoch = assigned.partition_epoch
         self.replicas = assigned.replicas
         self.in_sync = assigned.in_sync
+        self.has_eligible = bool(assigned.eligible)
         self.unclean_epoch = assigned.unclean_epoch
 
     def _update(self, assigned: Assignment, now_ms: int) -> None:
@@ -190,7 +193,9 @@ class Partition:
         progress, tracker = self._resting or (self._progress, self._tracker)
         if progress is None or tracker is None:
             return
-        moved = progress.on_in_sync_stored(assigned.in_sync, assigned.replicas, now_ms)
+        moved = progress.on_in_sync_stored(
+            assigned.in_sync, assigned.replicas, now_ms, has_eligible=self.has_eligible
+        )
         tracker.on_newer_state(assigned.partition_epoch)
         if moved:
             self._progress_made(self._unannounced_bytes)
@@ -212,6 +217,7 @@ class Partition:
             replicas=self.replicas,
             in_sync=self.in_sync,
             in_sync_min=log.config.min_insync_replicas,
+            has_eligible=self.has_eligible,
             now_ms=now_ms,
         )
         self._tracker = InSyncTracker(

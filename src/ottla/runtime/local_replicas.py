@@ -271,6 +271,7 @@ class LocalReplicas:
             state.replicas,
             state.in_sync,
             state.unclean_epoch,
+            state.eligible,
         )
         if not partition.assume(self._broker_id, assigned, self._clock.monotonic_ms()):
             return

@@ -326,3 +326,22 @@ def test_an_election_that_could_not_be_written_is_decided_again() -> None:
     assert all(one is not None and one.response.moved for one in decided)
     controller.work()
     assert state(controller).leader == 2
+
+
+def test_who_is_eligible_by_an_older_setting_is_so_no_longer() -> None:
+    """Who lowered min.insync.replicas did not know yet that the set was below it."""
+    controller = a_controller()
+    controller.duties.on_liveness(frozenset({1, 2, 3}))
+    for in_sync, eligible in (((1,), (2,)), ((1, 2), (3,))):
+        before = state(controller)
+        content = StateContent(1, before.leader_epoch, in_sync, eligible, (), -1)
+        path = paths.partition_state("t", 0)
+        controller.cluster.store.commit(
+            [Write(path, nodes.partition_state(0, content), before.partition_epoch)]
+        )
+        controller.news()
+        controller.work()
+        after = state(controller)
+        is_enough = len(in_sync) >= SETTINGS.min_in_sync(controller.cluster.image.topics["t"])
+        assert after.eligible == (() if is_enough else eligible)
+        assert (after.in_sync, after.leader_epoch) == (in_sync, before.leader_epoch)

@@ -23,8 +23,9 @@ def assigned(
     *,
     replicas: tuple[int, ...] = (1, 2, 3),
     unclean_epoch: int = -1,
+    eligible: tuple[int, ...] = (),
 ) -> Assignment:
-    return Assignment(leader, epoch, version, replicas, in_sync, unclean_epoch)
+    return Assignment(leader, epoch, version, replicas, in_sync, unclean_epoch, eligible)
 
 
 class Replica:

@@ -335,3 +335,21 @@ def test_a_setting_that_is_lowered_lets_the_watermark_move() -> None:
     leader.log.config = replace(leader.log.config, min_insync_replicas=1)
     leader.partition.on_config_changed()
     assert leader.partition.high_watermark == 1
+
+
+def test_while_somebody_is_eligible_nothing_is_committed_whatever_the_setting() -> None:
+    """It would lead next, and nobody would know of what was committed without it. The setting may
+    have been lowered by somebody who did not know yet who is eligible (seed 3300022053)."""
+    leader = Replica(in_sync_min=2)
+    leader.assume(assigned(in_sync=(1,), eligible=(2,)))
+    leader.log.config = replace(leader.log.config, min_insync_replicas=1)
+    leader.partition.on_config_changed()
+    leader.produce(3)
+    assert leader.partition.high_watermark == 0
+    assert not leader.partition.has_enough_in_sync()
+    leader.assume(assigned(version=1, in_sync=(1,)))
+    assert leader.partition.high_watermark == 3
+    assert leader.partition.has_enough_in_sync()
+    leader.assume(assigned(version=2, in_sync=(1,), eligible=(3,)))
+    leader.produce(1)
+    assert leader.partition.high_watermark == 3
