@@ -6,6 +6,7 @@ The end is a signal; or, in a cluster, the failure of its last log dir (F7).
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import signal
@@ -14,7 +15,7 @@ from contextlib import suppress
 
 import uvloop
 
-from ottla.base.errors import OttlaError
+from ottla.base.errors import OttlaError, StorageError
 from ottla.broker.config_file import load_broker_config
 from ottla.broker.node import Node
 
@@ -41,9 +42,21 @@ def run(
         uvloop.run(_serve(Node(loaded.config)))
     except (OttlaError, OSError) as refused:
         with suppress(OSError):  # a full disk may take no line any more, either
-            print(f"ottla serve: {refused}", file=sys.stderr)
+            print(f"ottla serve: {_in_words(refused)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _in_words(refused: OttlaError | OSError) -> str:
+    """With what the system said about it, and what can be done."""
+    cause = refused.__cause__
+    if isinstance(refused, StorageError) and cause is not None:
+        return f"{refused} ({cause})"
+    if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+        return (
+            f"{refused}; another broker may run there: stop it, or take another port with --listen"
+        )
+    return str(refused)
 
 
 class NothingLeftToServe(OttlaError):

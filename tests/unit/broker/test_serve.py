@@ -1,13 +1,15 @@
-"""The line by which a broker says that it serves."""
+"""The line by which a broker says that it serves, and the one that says why it does not."""
 
 from __future__ import annotations
 
 import io
 import logging
+import socket
+from pathlib import Path
 
 import pytest
 
-from ottla.broker.serve import greet
+from ottla.broker.serve import greet, run
 
 
 class Pieces(io.StringIO):
@@ -39,3 +41,26 @@ def test_a_broker_serves_though_nobody_can_be_told(
     with caplog.at_level(logging.WARNING, "ottla.broker"):
         greet("listening on 127.0.0.1:9092")
     assert "File too large" in caplog.text
+
+
+def test_a_log_dir_that_cannot_be_used_is_told_with_the_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a-file"
+    file.touch()
+    assert run(data_dir=str(file), listen="127.0.0.1:0") == 1
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        f"ottla serve: lock failed on {file} ([Errno 17] File exists: '{file}')"
+    )
+
+
+def test_a_port_that_is_taken_is_told_with_a_way_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert run(data_dir=str(tmp_path), listen=address) == 1
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        f"ottla serve: cannot listen on {address}: Address already in use;"
+        " another broker may run there: stop it, or take another port with --listen"
+    )
