@@ -38,11 +38,12 @@ COORDINATOR = "coordinator"
 class _Patience:
     """How often an address has failed since it last worked, and when it may be tried again."""
 
-    __slots__ = ("failures", "not_before_ms")
+    __slots__ = ("failures", "not_before_ms", "why")
 
     def __init__(self) -> None:
         self.failures = 0
         self.not_before_ms = 0.0
+        self.why = ""
 
 
 class Nodes:
@@ -100,7 +101,8 @@ class Nodes:
             self.close(connection, ConnectionLostError(f"{connection.host} is elsewhere now"))
         patience = self._patience.setdefault(key, _Patience())
         if now_ms < patience.not_before_ms:
-            raise NoBrokerError(f"{host}:{port} could not be reached; it is too early to try again")
+            # Said again: who gives up now would not learn what was wrong.
+            raise NoBrokerError(f"too early to try {host}:{port} again, since {patience.why}")
         setup_ms = backoff_ms(
             self._settings.socket_connection_setup_timeout_ms,
             self._settings.socket_connection_setup_timeout_max_ms,
@@ -212,6 +214,7 @@ class Nodes:
             return
         patience = self._patience.setdefault(connection.key, _Patience())
         patience.failures += 1
+        patience.why = str(error)
         patience.not_before_ms = now_ms + backoff_ms(
             self._settings.reconnect_backoff_ms,
             self._settings.reconnect_backoff_max_ms,

@@ -14,6 +14,7 @@ from ottla.client.errors import (
     BrokerError,
     ClientError,
     ClosedError,
+    ConnectionLostError,
     MalformedAnswerError,
     NoBrokerError,
     TimedOutError,
@@ -230,6 +231,18 @@ def test_retry_gives_up_at_its_deadline_with_the_last_reason() -> None:
     with pytest.raises(TimedOutError, match="always"):
         here.run(here.core.retry(lambda: coordinators.find(GROUP, "g"), 5_000, "it"))
     assert here.now_ms <= 5_000
+
+
+def test_who_asks_too_early_hears_why_the_last_attempt_failed() -> None:
+    here = world({METADATA: lambda request, version: metadata({"t": [0]})})
+    here.run(here.core.metadata.topic("t", 2_000))
+    here.down = {FIRST_PORT}
+    first = here.core.request(0, HEARTBEAT, BEAT)
+    here.settle()
+    assert isinstance(first.error(), ConnectionLostError)
+    too_early = here.core.request(0, HEARTBEAT, BEAT).error()
+    assert isinstance(too_early, NoBrokerError)
+    assert str(first.error()) in str(too_early)
 
 
 def test_idle_connections_are_closed() -> None:
