@@ -145,6 +145,8 @@ def dump(path: Path, *, with_records: bool) -> Iterator[Found]:
     """What the file holds, in its order; raises Failure for a file that cannot be read."""
     kind, base_offset = kind_of(path), file_names.offset_of(path.name)
     if kind is None or base_offset is None:
+        if not path.exists():
+            raise Failure(f"{path} cannot be read: No such file or directory")
         raise Failure(
             f"{path} is no file of a log: its name should be 20 digits and one of {' '.join(KINDS)}"
         )

@@ -205,8 +205,14 @@ def test_an_index_without_its_log_is_shown(directory: Path) -> None:
     "name", ["orders.log", f"{NAME}.txt", f"{NAME}", "leader-epoch-checkpoint"]
 )
 def test_other_files_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
     with pytest.raises(Failure, match="is no file of a log"):
         dump(tmp_path / name, with_records=False)
+
+
+def test_a_name_that_is_mistyped_is_told_as_missing(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="ordres-0 cannot be read: No such file or directory"):
+        dump(tmp_path / "ordres-0", with_records=False)
 
 
 def test_a_segment_on_its_way_out_is_still_one(directory: Path) -> None:
