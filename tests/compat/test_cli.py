@@ -132,6 +132,18 @@ def test_settings_of_topics_and_brokers(ottla: Ottla) -> None:
     assert (done.code, done.out.decode()) == (0, f"altered topic {topic}\n")
     settings = ottla("config", "describe", "--topic", topic, "-o", "json").document()
     (changed,) = [one for one in settings if one["name"] == "cleanup.policy"]
+    documentation, hidden = changed.pop("documentation"), changed.pop("synonyms")
+    assert "segments" in documentation
+    assert hidden[0] == {
+        "name": "cleanup.policy",
+        "value": "compact",
+        "source": "DYNAMIC_TOPIC_CONFIG",
+    }
+    assert hidden[-1] == {
+        "name": "log.cleanup.policy",
+        "value": "delete",
+        "source": "DEFAULT_CONFIG",
+    }
     assert changed == {
         "name": "cleanup.policy",
         "value": "compact",
@@ -139,6 +151,7 @@ def test_settings_of_topics_and_brokers(ottla: Ottla) -> None:
         "read_only": False,
         "sensitive": False,
         "default": False,
+        "type": "LIST",
     }
     everything = ottla("config", "describe", "--topic", topic, "--all", "-o", "json").document()
     assert len(everything) > len(settings)

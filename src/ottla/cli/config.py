@@ -138,4 +138,7 @@ def _as_json(setting: Setting) -> dict[str, object]:
         "read_only": setting.read_only,
         "sensitive": setting.sensitive,
         "default": setting.is_default,
+        "type": setting.type,
+        "documentation": setting.documentation,
+        "synonyms": setting.synonyms,
     }

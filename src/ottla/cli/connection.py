@@ -251,6 +251,9 @@ class Connection:
                 read_only=entry.is_read_only,
                 sensitive=entry.is_sensitive,
                 is_default=entry.is_default,
+                type=entry.type,
+                documentation=entry.documentation,
+                synonyms=[one._asdict() for one in entry.synonyms],
             )
             for entry in entries
         ]

@@ -78,6 +78,9 @@ class Setting:
     read_only: bool
     sensitive: bool
     is_default: bool
+    type: str
+    documentation: str | None
+    synonyms: list[dict[str, str | None]]
 
 
 @dataclass(slots=True)

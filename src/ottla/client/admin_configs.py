@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.admin_base import AdminBase, raise_for
-from ottla.client.admin_values import BROKER, BROKER_LOGGER, RESOURCE_CODES, SOURCES, ConfigEntry
+from ottla.client.admin_values import (
+    BROKER,
+    BROKER_LOGGER,
+    CONFIG_TYPES,
+    RESOURCE_CODES,
+    SOURCES,
+    ConfigEntry,
+    ConfigSynonym,
+)
 from ottla.client.errors import ConfigError
 from ottla.protocol.api_keys import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 
@@ -26,7 +34,7 @@ class AdminConfigs(AdminBase):
         }
         fields = {
             "resources": [resource],
-            "include_synonyms": False,
+            "include_synonyms": True,
             "include_documentation": True,
         }
         what = f"settings of {kind} {name}"
@@ -85,4 +93,9 @@ def _entry(one: Any) -> ConfigEntry:
         one.read_only,
         one.is_sensitive,
         one.documentation,
+        CONFIG_TYPES.get(one.config_type, "UNKNOWN"),
+        [
+            ConfigSynonym(other.name, other.value, SOURCES.get(other.source, "UNKNOWN"))
+            for other in one.synonyms
+        ],
     )

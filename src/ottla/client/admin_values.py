@@ -17,6 +17,17 @@ BROKER_LOGGER = "broker-logger"
 RESOURCE_CODES = {TOPIC: 2, BROKER: 4, BROKER_LOGGER: 8, CLIENT_METRICS: 16, GROUP: 32}
 """Kinds of things that have settings, and their numbers on the wire."""
 
+CONFIG_TYPES = {
+    1: "BOOLEAN",
+    2: "STRING",
+    3: "INT",
+    4: "SHORT",
+    5: "LONG",
+    6: "DOUBLE",
+    7: "LIST",
+    8: "CLASS",
+    9: "PASSWORD",
+}
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -60,6 +71,12 @@ class TopicDescription(NamedTuple):
     partitions: list[PartitionDescription]
 
 
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: str
+
+
 class ConfigEntry(NamedTuple):
     name: str
     value: str | None
@@ -68,6 +85,9 @@ class ConfigEntry(NamedTuple):
     is_read_only: bool
     is_sensitive: bool
     documentation: str | None = None
+    type: str = "UNKNOWN"
+    synonyms: Sequence[ConfigSynonym] = ()
+    """Everywhere it is set, the one that counts first."""
 
 
 class FoundOffset(NamedTuple):
