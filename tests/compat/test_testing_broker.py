@@ -76,6 +76,12 @@ def test_a_data_dir_in_use_is_refused(tmp_path: Path) -> None:
         Broker(data_dir=str(tmp_path)).start()
 
 
+def test_a_data_dir_may_be_a_path(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        assert broker.data_dir == str(tmp_path)
+        assert (tmp_path / "meta.properties").exists()
+
+
 def test_several_run_side_by_side() -> None:
     with Broker() as one, Broker() as other:
         topic = create_topic(one.bootstrap)

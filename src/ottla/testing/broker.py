@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import warnings
@@ -22,12 +23,12 @@ class Broker:
         self,
         settings: Mapping[str, object] | None = None,
         *,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
     ) -> None:
         self._settings = dict(settings or {})
         self._own_data_dir = data_dir is None
-        self.data_dir = data_dir or tempfile.mkdtemp(prefix="ottla-test-")
+        self.data_dir = os.fspath(data_dir or tempfile.mkdtemp(prefix="ottla-test-"))
         self._port = port
         self._held: HeldPort | None = None
         self._clock = MovableClock()

@@ -79,12 +79,12 @@ class Cluster:
         brokers: int = 3,
         settings: Mapping[str, object] | None = None,
         *,
-        data_dir: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         racks: Sequence[str] | None = None,
     ) -> None:
         self._racks = racks
         self._own_data_dir = data_dir is None
-        self.data_dir = data_dir or tempfile.mkdtemp(prefix="ottla-test-")
+        self.data_dir = os.fspath(data_dir or tempfile.mkdtemp(prefix="ottla-test-"))
         self._settings = {**_defaults(brokers), **(settings or {})}
         self._clock = MovableClock()
         self._network = Network()
