@@ -163,6 +163,10 @@ def test_settings_of_topics_and_brokers(ottla: Ottla) -> None:
     broker = str(described["partitions"][0]["leader"])
     settings = ottla("config", "describe", "--broker", broker, "--all", "-o", "json").document()
     assert "log.retention.ms" in {one["name"] for one in settings}
+    for command in (["describe"], ["alter", "--config", "num.io.threads=4"]):
+        done = ottla("config", *command, "--broker", "777")
+        assert (done.code, done.out) == (1, b"")
+        assert done.err == f"ottla: there is no broker 777; there are {broker}\n"
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -242,6 +242,7 @@ class Connection:
 
     def configs(self, kind: str, name: str) -> list[Setting]:
         """All settings of a `topic` or a `broker`."""
+        self._check_broker(kind, name)
         entries = self._ask(f"{kind} {name}", lambda: self._admin.describe_configs(kind, name))
         return [
             Setting(
@@ -261,9 +262,16 @@ class Connection:
     def alter_configs(
         self, kind: str, name: str, changes: Mapping[str, str], deletions: Iterable[str]
     ) -> None:
+        self._check_broker(kind, name)
         self._ask(
             f"{kind} {name}", lambda: self._admin.alter_configs(kind, name, changes, deletions)
         )
+
+    def _check_broker(self, kind: str, name: str) -> None:
+        """The client would wait for one that may come yet."""
+        if kind == "broker" and name.isdigit() and int(name) not in self._brokers:
+            there = ", ".join(map(str, sorted(self._brokers)))
+            raise Failure(f"there is no broker {name}; there are {there}")
 
     # ------------------------------------------------------------------------------ records
 
