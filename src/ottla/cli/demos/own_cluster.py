@@ -76,7 +76,8 @@ class OwnCluster:
             line = self._next_line(deadline - time.monotonic())
             if line is None:
                 reason = self.said[-1:] or ["it said nothing"]
-                raise Failure(f"the demo's cluster did not start: {reason[0]}")
+                why = reason[0].removeprefix("ottla: ")
+                raise Failure(f"the demo's cluster did not start: {why}")
             self.said.append(line)
         addresses = [broker.address for broker in ask_state(self.data).brokers]
         self.bootstrap = ",".join(addresses)
