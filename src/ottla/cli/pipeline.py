@@ -198,20 +198,27 @@ def list_pipelines(
 
     if not directory.is_dir():
         raise Failure(f"{directory} is no directory")
-    rows = []
-    for pattern in SPEC_NAMES:
-        for depth in ("", "*/", "*/*/"):
-            for spec in sorted(directory.glob(f"{depth}{pattern}")):
-                found = load(spec)
-                state = control_of(found).status(found.name)
-                rows.append({"pipeline": found.name, "state": state.state, "path": str(found.root)})
+    rows, broken = [], 0
+    depths = ("", "*/", "*/*/")
+    patterns = [f"{depth}{name}" for name in SPEC_NAMES for depth in depths]
+    for spec in (spec for pattern in patterns for spec in sorted(directory.glob(pattern))):
+        try:
+            found = load(spec)
+        except Failure as wrong:
+            note(str(wrong))
+            broken += 1
+            continue
+        state = control_of(found).status(found.name)
+        rows.append({"pipeline": found.name, "state": state.state, "path": str(found.root)})
     if output is OutputFormat.json:
         print_json(rows)
-        return
-    print_table(
-        ["PIPELINE", "STATE", "PATH"],
-        [(one["pipeline"], one["state"], one["path"]) for one in rows],
-    )
+    else:
+        print_table(
+            ["PIPELINE", "STATE", "PATH"],
+            [(one["pipeline"], one["state"], one["path"]) for one in rows],
+        )
+    if broken:
+        raise Failure(f"{broken} of {broken + len(rows)} projects cannot be read")
 
 
 @app.command()

@@ -252,3 +252,17 @@ def test_a_directory_that_is_not_there_has_no_list(
 ) -> None:
     assert main.run(["pipeline", "list", str(project / "nowhere")]) == 1
     assert "nowhere is no directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_broken_project_is_named_and_the_others_are_listed(
+    project: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    broken = project.parent / "broken"
+    broken.mkdir()
+    (broken / "spark-pipeline.yml").write_text("name: [")
+    assert main.run(["pipeline", "list", str(project.parent), "--output", output]) == 1
+    said = capsys.readouterr()
+    assert str(project) in said.out
+    assert str(broken) not in said.out
+    assert f"{broken}/spark-pipeline.yml is no YAML" in said.err
