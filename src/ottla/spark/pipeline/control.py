@@ -18,7 +18,16 @@ from typing import TextIO
 
 from ottla.spark.errors import SparkError
 from ottla.spark.pipeline.notes import QueryNotes
-from ottla.spark.pipeline.status import PAUSED, RUNNING, STARTING, STOPPED, Status, StatusFile
+from ottla.spark.pipeline.status import (
+    DONE,
+    FAILING,
+    PAUSED,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    Status,
+    StatusFile,
+)
 
 WANTED = (RUNNING, PAUSED, STOPPED)
 LOOKS_MAX, LOOK_S = 20, 0.01
@@ -113,8 +122,10 @@ class Control:
         runner = self.runner.read()
         if not self.is_held():
             found = engine or Status(name)
-            if found.state not in ("done", "failing"):
-                found.state = STOPPED
+            # An engine that was killed has said nothing of its end; the runner has.
+            last = runner or found
+            found.state = last.state if last.state in (DONE, FAILING) else STOPPED
+            found.error = last.error or found.error
             return found
         if runner is None:
             return engine or Status(name)

@@ -76,9 +76,11 @@ class Supervisor:
         wanted = self._control.wanted()
         code = self._engine.poll() if self._engine is not None else None
         if self._engine is not None and code is not None:
+            # One that was told to end has neither failed nor done all, whatever is wanted by now.
+            was_told = self._stopping_since_ms > 0
             self._engine = None
             self._stopping_since_ms = 0
-            if self._on_end(code, wanted, at):
+            if not was_told and self._on_end(code, wanted, at):
                 return False
         elif self._engine is not None and wanted != RUNNING:
             self._end_engine(at)

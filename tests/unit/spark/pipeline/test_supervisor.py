@@ -108,6 +108,35 @@ def test_pause_resume_and_stop(world: World) -> None:
     assert world.state == "stopped"
 
 
+@pytest.mark.parametrize("code", [0, -9])
+def test_resume_before_a_pause_is_through_is_no_failure(world: World, code: int) -> None:
+    world.step()
+    world.control.want("paused")
+    world.step()
+    world.control.want("running")
+    world.step()
+    world.engines[0].code = code
+    world.step()
+    world.step()
+    assert (world.state, len(world.engines)) == ("running", 2)
+    assert (world.supervisor.status.error, world.told) == ("", [])
+
+
+def test_once_that_was_interrupted_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine was told to stop: what it has left is still there."""
+    world = World(tmp_path, monkeypatch, once=True)
+    world.step()
+    world.control.want("paused")
+    world.step()
+    world.control.want("running")
+    world.engines[0].code = 0
+    assert world.step()
+    assert world.step()
+    assert (world.state, len(world.engines)) == ("running", 2)
+
+
 def test_an_engine_that_does_not_stop_is_killed(world: World) -> None:
     world.step()
     world.control.want("stopped")
@@ -169,3 +198,27 @@ def test_a_status_is_the_word_of_both(world: World) -> None:
         found = world.control.status("orders")
         assert (found.state, found.flows["a"].batch) == ("starting", 3)
     assert world.control.status("orders").state == "stopped"
+
+
+@pytest.mark.parametrize("said", ["running", "done"])
+def test_a_run_that_failed_without_a_word_is_not_what_the_engine_said_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    world = World(tmp_path, monkeypatch, once=True)
+    world.control.engine.write(Status("orders", said, pid=100), now=True)
+    world.step()
+    world.engines[0].code = -9
+    world.step()
+    found = world.control.status("orders")
+    assert (found.state, found.error) == ("failing", "the engine was killed by SIGKILL")
+
+
+def test_a_failing_pipeline_that_was_stopped_is_stopped(world: World) -> None:
+    world.step()
+    world.control.engine.write(Status("orders", "failing", pid=100, error="no broker"), now=True)
+    world.engines[0].code = 1
+    world.step()
+    world.control.want("stopped")
+    assert not world.step()
+    found = world.control.status("orders")
+    assert (found.state, found.error) == ("stopped", "no broker")
