@@ -64,6 +64,31 @@ def test_json_decodes_or_has_a_reason(spark: Any) -> None:
     assert (headers[decode.HEADER_PARTITION], headers[decode.HEADER_OFFSET]) == ("0", "2")
 
 
+def test_json_with_more_behind_it_has_a_reason(spark: Any) -> None:
+    """Spark reads the first value and is silent about the rest, which would be lost."""
+    given = [
+        b' {"id":"a","tags":[1,2],"in":{"x":1}} ',
+        b'{"id":"b"} {"id":"c"}',
+        b'{"id":"b"}\n{"id":"c"}',
+        b'{"id":"b"},{"id":"c"}',
+        b'{"id":"b"} trash',
+        b'[{"id":"b"}]',
+        b'{"id":"b","tags":["x"]}',
+        b"null",
+        b" ",
+        b"",
+    ]
+    schema = "id STRING, tags ARRAY<INT>, `in` STRUCT<x: INT>"
+    decoded = decode.decode_json(records(spark, *given), schema).cache()
+    good = decode.well_formed(decoded).collect()
+    assert [(row["id"], row["tags"], row["in"]["x"]) for row in good] == [("a", [1, 2], 1)]
+    reasons = errors_of(decoded)
+    unfit = f"this is no JSON of {schema}"
+    several = "there is more than one JSON object"
+    assert reasons[1:7] == [unfit, unfit, several, unfit, unfit, unfit]
+    assert reasons[7:] == ["this is no JSON object"] * 3
+
+
 @pytest.mark.parametrize("confluent", [False, True])
 def test_avro_decodes_or_has_a_reason(spark: Any, confluent: bool) -> None:
     prefix = b"\0\0\0\0\7" if confluent else b""

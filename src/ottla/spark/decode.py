@@ -34,27 +34,32 @@ def decode_json(df: Any, schema: str, *, bytes_max: int = BYTES_MAX) -> Any:
     """`schema` as in SQL: "id STRING, amount DOUBLE". A field that does not fit its type is an
     error; one that is missing is null, one that is not in the schema is left out."""
     from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, StringType, StructType
 
+    one_or_more = ArrayType(StructType.fromDDL(schema))
+    # Spark reads one value and passes over whatever stands behind it: within a list there is no
+    # behind, and what is no list of one is seen.
     parsed = F.from_json(
-        F.col("value").cast("string"),
-        f"{schema}, {_BROKEN} STRING",
+        F.concat(F.lit('{"v":['), F.col("value").cast("string"), F.lit("]}")),
+        StructType().add("v", one_or_more).add(_BROKEN, StringType()),
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN},
     )
     size = F.length("value")
     error = (
         F.when(F.col("value").isNull(), F.lit("there is no value"))
         .when(size > bytes_max, _too_large(size, bytes_max))
-        .when(F.col("_parsed").isNull(), F.lit("this is no JSON object"))
         .when(
             F.col(f"_parsed.{_BROKEN}").isNotNull(),
             F.lit(f"this is no JSON of {schema}"),
         )
+        .when(F.size("_parsed.v") > 1, F.lit("there is more than one JSON object"))
+        .when(F.get("_parsed.v", 0).isNull(), F.lit("this is no JSON object"))
     )
     is_small = F.col("value").isNotNull() & (size <= bytes_max)
     return (
         df.withColumn("_parsed", F.when(is_small, parsed))
         .withColumn("error", error)
-        .withColumn("data", F.when(F.col("error").isNull(), F.col("_parsed").dropFields(_BROKEN)))
+        .withColumn("data", F.when(F.col("error").isNull(), F.get("_parsed.v", 0)))
         .drop("_parsed")
     )
 
