@@ -30,7 +30,7 @@ from ottla.spark.pipeline.control import Control
 from ottla.spark.pipeline.graph import SINK, TEMPORARY, VIEW, load_graph
 from ottla.spark.pipeline.notes import QueryNote
 from ottla.spark.pipeline.progress import take_progress
-from ottla.spark.pipeline.project import Project, ProjectError, find_project
+from ottla.spark.pipeline.project import STATE_NAME, Project, ProjectError, find_project
 from ottla.spark.pipeline.resolution import Resolved, held_views, is_begun, resolve, rows_of
 from ottla.spark.pipeline.session import open_session
 from ottla.spark.pipeline.status import (
@@ -315,11 +315,11 @@ def main() -> int:
     # Spark logs a query that waits for a table to be defined as an error, with the JVM's stack.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-    project = find_project(Path(given.project))
-    status = StatusFile(project.state / STATUS_NAME)
-    status.write(Status(project.name, pid=os.getpid(), started_ms=now_ms()), now=True)
-    spark = open_session(project)
-    engine = Engine(project, spark, status)
+    try:
+        engine = _opened(Path(given.project))
+    except Exception as failure:  # whatever it is, the supervisor is told
+        sys.stderr.write(f"{reason_of(failure)}\n")
+        return 1
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         engine.stop_wanted = True
@@ -335,9 +335,25 @@ def main() -> int:
             log.debug("the engine failed", exc_info=failure)
         return 1
     finally:
-        spark.stop()
+        engine.spark.stop()
     engine.end(STOPPED if engine.stop_wanted else DONE)
     return 0
+
+
+def _opened(root: Path) -> Engine:
+    """With a session; what keeps it from one stands in the status, where an earlier engine's word
+    would be taken for this one's."""
+    file = StatusFile(root / STATE_NAME / STATUS_NAME)
+    status = Status(root.name, pid=os.getpid(), started_ms=now_ms())
+    try:
+        project = find_project(root)
+        status.pipeline = project.name
+        file.write(status, now=True)
+        return Engine(project, open_session(project), file)
+    except Exception as failure:
+        status.state, status.error = FAILING, reason_of(failure)
+        file.write(status, now=True)
+        raise
 
 
 def reason_of(failure: BaseException) -> str:
