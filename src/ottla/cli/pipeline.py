@@ -266,11 +266,20 @@ def want(project: Any, state: str, goal: str) -> None:
     if not control.is_held():
         raise Failure(f"{project.name} is not running: `ottla pipeline run`")
     control.want(state)
+    # Where it fails, the runner goes on trying, and somebody else may want something else by now.
+    ends = (goal, "failing") if goal == "running" else (goal,)
     until(
-        lambda: control.status(project.name).state == goal or not control.is_held(),
+        lambda: (
+            control.status(project.name).state in ends
+            or control.wanted() != state
+            or not control.is_held()
+        ),
         f"{project.name} is not {goal}",
     )
-    note(f"{project.name} is {control.status(project.name).state}")
+    found = control.status(project.name)
+    if found.state == "failing":
+        raise Failure(f"{project.name} is failing: {found.error}")
+    note(f"{project.name} is {found.state}")
 
 
 def until(condition: Any, what: str) -> None:

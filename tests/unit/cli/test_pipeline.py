@@ -19,7 +19,7 @@ from ottla.spark import doctor
 from ottla.spark.pipeline import reset as resets
 from ottla.spark.pipeline.control import Control
 from ottla.spark.pipeline.notes import QueryNote
-from ottla.spark.pipeline.status import RUNNING, FlowStatus, Status
+from ottla.spark.pipeline.status import FAILING, RUNNING, FlowStatus, Status
 
 SPEC = "name: {name}\nstorage: storage\nlibraries:\n  - glob:\n      include: t/**\n"
 SETTINGS = "bootstrap_servers: here:9092\nclient:\n  client.id: me\n"
@@ -266,3 +266,43 @@ def test_a_broken_project_is_named_and_the_others_are_listed(
     assert str(project) in said.out
     assert str(broken) not in said.out
     assert f"{broken}/spark-pipeline.yml is no YAML" in said.err
+
+
+def test_a_project_cannot_be_run_while_it_is_reset(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, "checkpoints/clean")
+    seen: list[bool] = []
+
+    def play(servers: str, client: Mapping[str, str], sinks: list[str]) -> list[str]:
+        seen.append(Control(project / ".ottla").is_held())
+        return sinks
+
+    monkeypatch.setattr(resets, "release_sinks", play)
+    assert main.run(["pipeline", "reset", "shop", "--to", "earliest", "--yes"]) == 0
+    assert seen == [True]
+    assert not Control(project / ".ottla").is_held()
+
+
+def test_resume_of_a_pipeline_that_fails_says_so(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pipeline, "WAIT_SECONDS_MAX", 2.0)
+    control = Control(project / ".ottla")
+    control.runner.write(Status("shop", FAILING, error="no broker"), now=True)
+    with control.held():
+        assert main.run(["pipeline", "resume", "shop"]) == 1
+    assert "shop is failing: no broker" in capsys.readouterr().err
+
+
+def test_a_pause_that_is_taken_back_does_not_wait(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    control = Control(project / ".ottla")
+    control.runner.write(Status("shop", RUNNING, pid=7), now=True)
+    control.engine.write(Status("shop", RUNNING, pid=7), now=True)
+    monkeypatch.setattr(pipeline.time, "sleep", lambda seconds: control.want(RUNNING))
+    monkeypatch.setattr(pipeline, "WAIT_SECONDS_MAX", 2.0)
+    with control.held():
+        assert main.run(["pipeline", "pause", "shop"]) == 0
+    assert "shop is running" in capsys.readouterr().err

@@ -45,14 +45,22 @@ def start_text(text: str) -> str:
 
 def reset(project: Project, to: str, *, keep_tables: bool, servers: str = "") -> Removed:
     """`servers` are the brokers of sinks that name none; else those that the project knows."""
-    import pyarrow.fs as pafs
-
-    from ottla.spark.tables.places import files_at
-
     control = Control(project.state)
     if control.is_held():
         raise AlreadyRunning("the pipeline is running: `ottla pipeline stop` first")
     start = start_text(to)
+    # Nobody may begin to run what is half removed.
+    with control.held():
+        removed = _removed(project, control, keep_tables=keep_tables, servers=servers)
+        control.start_at(start)
+    return removed
+
+
+def _removed(project: Project, control: Control, *, keep_tables: bool, servers: str) -> Removed:
+    import pyarrow.fs as pafs
+
+    from ottla.spark.tables.places import files_at
+
     files, root = files_at(project.place())
 
     def names(directory: str) -> list[str]:
@@ -67,7 +75,6 @@ def reset(project: Project, to: str, *, keep_tables: bool, servers: str = "") ->
         for name in found:
             files.delete_dir(f"{root}/{directory}/{name}")
     control.queries.clear()
-    control.start_at(start)
     return removed
 
 
