@@ -319,6 +319,7 @@ def main() -> int:
         engine = _opened(Path(given.project))
     except Exception as failure:  # whatever it is, the supervisor is told
         sys.stderr.write(f"{reason_of(failure)}\n")
+        log.debug("the engine did not begin", exc_info=failure)
         return 1
 
     def on_signal(number: int, frame: FrameType | None) -> None:
