@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from ottla.spark.errors import OptionError, SinkConflict
+from ottla.spark.errors import OptionError, RowError, SinkConflict
 from ottla.spark.tables import iceberg_sink, parquet_sink, places
 from ottla.spark.tables.batch_offsets import merged
 from ottla.spark.tables.iceberg_sink import IcebergOptions, last_batch, parse_iceberg_options
@@ -142,6 +142,26 @@ def test_a_batch_is_added_to_an_iceberg_table_once(tmp_path: Path) -> None:
         iceberg_sink.add_snapshot(options, 0, written, {})
     table = iceberg_sink.catalog_of(options).load_table("shop.orders")
     assert sorted(table.scan().to_arrow().column("n").to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"n": ["one"]}, "n: optional long, rows: .*n: optional string"),
+        ({"n": [1], "more": [True]}, "more columns: more"),
+    ],
+)
+def test_rows_that_do_not_fit_an_iceberg_table_are_refused_with_its_name(
+    tmp_path: Path, columns: dict[str, list[Any]], said: str
+) -> None:
+    options = iceberg(tmp_path)
+    written = [iceberg_sink.write_data(options, task(0), rows(1))]
+    iceberg_sink.add_snapshot(options, 0, written, {})
+    others = iter(pa.table(columns).to_batches())
+    written = [iceberg_sink.write_data(options, task(1), others)]
+    with pytest.raises(RowError, match=f"table shop.orders: .*{said}.*: select .* or ") as refused:
+        iceberg_sink.add_snapshot(options, 1, written, {})
+    assert "\n" not in str(refused.value)
 
 
 def test_the_offsets_of_a_batch_come_from_the_checkpoint() -> None:

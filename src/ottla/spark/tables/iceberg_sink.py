@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.spark.crash_points import crash_point
-from ottla.spark.errors import OptionError, SinkConflict
+from ottla.spark.errors import OptionError, RowError, SinkConflict
 from ottla.spark.source_options import Given
 from ottla.spark.tables.batch_offsets import checkpoint_of, offsets_of_batch
 from ottla.spark.tasks import StreamTask, this_task
@@ -147,11 +147,23 @@ def add_snapshot(
             table.add_files(paths, snapshot_properties=properties)
         except CommitFailedException:
             continue  # another writer was first; perhaps another run of this query
+        except ValueError as wrong:
+            raise RowError(
+                f"table {options.table}: rows do not fit its columns ({_misfit(str(wrong))}): "
+                "select what fits, or change the table's schema"
+            ) from wrong
         crash_point("after-decision", batch)
         return
     raise SinkConflict(
         f"table {options.table}: others commit to it all the time; batch {batch} waits"
     )
+
+
+def _misfit(text: str) -> str:
+    """pyiceberg draws a table: of columns that differ, how they are there and in the rows."""
+    drawn = [line.split("│") for line in text.splitlines() if "❌" in line]
+    found = [f"table: {cells[2].strip()}, rows: {cells[3].strip()}" for cells in drawn]
+    return "; ".join(found) or " ".join(text.split())
 
 
 def last_batch(table: Any, query: str) -> int:
