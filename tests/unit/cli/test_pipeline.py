@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,7 @@ def test_a_pause_that_is_taken_back_does_not_wait(
     control = Control(project / ".ottla")
     control.runner.write(Status("shop", RUNNING, pid=7), now=True)
     control.engine.write(Status("shop", RUNNING, pid=7), now=True)
-    monkeypatch.setattr(pipeline.time, "sleep", lambda seconds: control.want(RUNNING))
+    monkeypatch.setattr(time, "sleep", lambda seconds: control.want(RUNNING))
     monkeypatch.setattr(pipeline, "WAIT_SECONDS_MAX", 2.0)
     with control.held():
         assert main.run(["pipeline", "pause", "shop"]) == 0

@@ -287,7 +287,7 @@ def test_a_peer_that_is_not_read_from_has_not_stalled() -> None:
 def test_the_oldest_unfinished_request_makes_room_for_others() -> None:
     async def play(server: Server, reader: Any, writer: Any) -> None:
         size = 3 * (1 << 20)
-        writers = [writer]
+        writers, begun = [writer], writer
         await connected(server, 1)
         try:
             while server.processor.count() == len(writers):
