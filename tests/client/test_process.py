@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Consumer, Output, Producer, Record, process
+from ottla.client import Admin, Consumer, Output, Producer, Record, process
 from ottla.client.aio import AsyncConsumer, AsyncProducer
 from ottla.client.aio import process as aio_process
 from ottla.client.errors import ConfigError, FencedError
@@ -290,6 +290,43 @@ def test_a_zombie_ends_with_being_fenced(cluster: str, topic: str) -> None:
         with pytest.raises(FencedError):
             process(consumer, zombie, copy)
     assert copied(cluster, topic) == [[]] * PARTITIONS
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["it writes more", "it writes no more"])
+def test_a_loop_that_ran_out_of_time_goes_on(cluster: str, topic: str, is_written: bool) -> None:
+    """The coordinator aborts what takes too long: that is done again, and counts once."""
+    expected = fill(cluster, topic)
+    partitions = [(topic, partition) for partition in range(PARTITIONS)]
+    rounds = count = 0
+    with (
+        Consumer(settings_of(cluster, topic)) as consumer,
+        Producer(
+            bootstrap_servers=cluster, transactional_id=topic, transaction_timeout_ms=1_000
+        ) as producer,
+        Admin(bootstrap_servers=cluster) as admin,
+    ):
+        consumer.subscribe(topic)
+
+        def is_aborted() -> bool:
+            return admin.describe_transactions([topic])[0].state == "CompleteAbort"
+
+        def is_over() -> bool:
+            nonlocal rounds
+            rounds += bool(count)
+            found = consumer.committed(partitions).values()
+            return sum(one.offset for one in found if one is not None) == RECORDS
+
+        def copy(record: Record) -> Output | None:
+            nonlocal count
+            count += 1
+            if count == 2:
+                wait_until(is_aborted, PATIENCE_S, "the abort of what takes too long")
+            if count > 1 and not rounds and not is_written:
+                return None
+            return Output(f"{topic}-copy", record.value, None, None, record.partition)
+
+        process(consumer, producer, copy, is_over=is_over, max_records=20)
+    assert copied(cluster, topic) == expected
 
 
 def test_asyncio(cluster: str, topic: str) -> None:

@@ -13,6 +13,7 @@ from ottla.client.errors import (
     ClientError,
     FencedError,
     RecordTooLargeError,
+    TransactionAbortableError,
     TransactionStateError,
 )
 from tests.client.admin_calls import committed_offset, create_topic
@@ -94,9 +95,10 @@ def test_a_zombie_is_fenced(cluster: str, topic: str) -> None:
         with heir.transaction():
             heir.send(topic, b"heir's")
         late = zombie.send(topic, b"late")
-        with pytest.raises(FencedError):
+        # So far it might have run out of time only, which an abort would cure.
+        with pytest.raises(TransactionAbortableError):
             zombie.commit_transaction()
-        assert isinstance(late.exception(PATIENCE_S), FencedError)
+        assert isinstance(late.exception(PATIENCE_S), TransactionAbortableError)
         with pytest.raises(FencedError):
             zombie.abort_transaction()
         for call in (zombie.begin_transaction, lambda: zombie.send(topic, b"dead")):
@@ -142,7 +144,10 @@ def test_offsets_that_cannot_be_meant_cost_nothing(cluster: str, topic: str) -> 
     assert committed_offset(cluster, group, topic, 0) == 7
 
 
-def test_who_ran_out_of_time_aborts_and_goes_on(cluster: str, topic: str) -> None:
+@pytest.mark.parametrize("step", ["send", "offsets", "commit", "abort"])
+def test_who_ran_out_of_time_aborts_and_goes_on(cluster: str, topic: str, step: str) -> None:
+    """The coordinator took its epoch from it, as it does from who is fenced: an abort tells the one
+    from the other."""
     settings = {"bootstrap.servers": cluster, "transactional.id": topic}
     with (
         Producer(settings, transaction_timeout_ms=500) as producer,
@@ -150,17 +155,44 @@ def test_who_ran_out_of_time_aborts_and_goes_on(cluster: str, topic: str) -> Non
     ):
         producer.begin_transaction()
         producer.send(topic, b"late").result(PATIENCE_S)
-
-        def is_aborted() -> bool:
-            return admin.describe_transactions([topic])[0].state == "CompleteAbort"
-
-        wait_until(is_aborted, PATIENCE_S, "the abort of what ran out of time")
-        with pytest.raises(FencedError):
-            producer.send(topic, b"later").result(PATIENCE_S)
+        wait_until(lambda: is_aborted(admin, topic), PATIENCE_S, "the abort of what took too long")
+        if step == "send":
+            with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
+                producer.send(topic, b"later").result(PATIENCE_S)
+        elif step == "offsets":
+            with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
+                producer.send_offsets({(topic, 0): 1}, f"group of {topic}")
+        if step != "abort":
+            with pytest.raises(TransactionAbortableError):
+                producer.commit_transaction()
         producer.abort_transaction()
         with producer.transaction():
             producer.send(topic, b"again")
     assert values(cluster, topic, decided=True) == [b"again"]
+
+
+def is_aborted(admin: Admin, transactional_id: str) -> bool:
+    return admin.describe_transactions([transactional_id])[0].state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("step", ["send", "offsets", "commit"])
+def test_the_block_of_a_zombie_raises_that_it_is_fenced(
+    cluster: str, topic: str, step: str
+) -> None:
+    settings = {"bootstrap.servers": cluster, "transactional.id": topic}
+    with Producer(settings) as zombie, Producer(settings) as heir:
+        with pytest.raises(FencedError), zombie.transaction():
+            zombie.send(topic, b"zombie's").result(PATIENCE_S)
+            heir.init_transactions()
+            if step == "send":
+                zombie.send(topic, b"late").result(PATIENCE_S)
+            elif step == "offsets":
+                zombie.send_offsets({(topic, 0): 1}, f"group of {topic}")
+        with pytest.raises(FencedError):
+            zombie.begin_transaction()
+        with heir.transaction():
+            heir.send(topic, b"heir's")
+    assert values(cluster, topic, decided=True) == [b"heir's"]
 
 
 def test_a_stranger_to_the_group_cannot_commit_its_offsets(cluster: str, topic: str) -> None:

@@ -24,7 +24,7 @@ from ottla.base.ports import Buffer
 from ottla.client.aio_shell import AioShell
 from ottla.client.clock import chance, monotonic_ms, wall_ms
 from ottla.client.delivery import RecordMetadata, outcome_of, place_of
-from ottla.client.errors import ClientError, ClosedError
+from ottla.client.errors import ClientError, ClosedError, TransactionAbortableError
 from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
 from ottla.client.producer_machine import ProducerMachine, size_of
@@ -225,8 +225,10 @@ class AsyncProducer:
         try:
             yield self
             await self.commit_transaction()
-        except BaseException:
+        except BaseException as error:
             await self._abort_if_possible()
+            if isinstance(error, TransactionAbortableError):
+                self._machine.transaction().raise_if_fenced()  # as the abort has found out
             raise
 
     async def _abort_if_possible(self) -> None:

@@ -123,7 +123,11 @@ class OutOfOrderError(BrokerError):
 
 
 class TransactionAbortableError(BrokerError):
-    """The transaction cannot be committed; abort it and do it again."""
+    """The transaction cannot be committed; abort it and do it again.
+
+    So it is after `transaction.timeout.ms`, too. If another instance has fenced this one, then the
+    abort raises `FencedError`.
+    """
 
 
 _RETRIABLE_CODES = frozenset(

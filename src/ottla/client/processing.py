@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ConfigError
 from ottla.base.ids import TopicPartition
 from ottla.client.consumer_settings import ConsumerSettings
-from ottla.client.errors import BrokerError, ClientError, ClosedError, FencedError
+from ottla.client.errors import (
+    BrokerError,
+    ClientError,
+    ClosedError,
+    FencedError,
+    TransactionAbortableError,
+)
 from ottla.client.fetch_records import Record
 from ottla.client.group_metadata import OffsetAndMetadata
 from ottla.client.producer_batch import Headers
@@ -29,7 +35,6 @@ _CURED_BY_ABORT = frozenset(
         codes.UNKNOWN_MEMBER_ID,
         codes.REBALANCE_IN_PROGRESS,
         codes.STALE_MEMBER_EPOCH,
-        codes.TRANSACTION_ABORTABLE,
         codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
         codes.UNKNOWN_PRODUCER_ID,
     }
@@ -98,6 +103,8 @@ def positions_before(records: Sequence[Record]) -> dict[TopicPartition, int]:
 
 
 def is_cured_by_abort(error: BaseException) -> bool:
+    if isinstance(error, TransactionAbortableError):
+        return True
     if isinstance(error, FencedError | ClosedError) or not isinstance(error, ClientError):
         return False
     if isinstance(error, BrokerError):

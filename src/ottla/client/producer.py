@@ -22,7 +22,12 @@ from ottla.base.ids import TopicPartition
 from ottla.base.ports import Buffer
 from ottla.client.clock import chance, monotonic_ms, wall_ms
 from ottla.client.delivery import RecordMetadata, outcome_of, place_of
-from ottla.client.errors import ClientError, ClosedError, TimedOutError
+from ottla.client.errors import (
+    ClientError,
+    ClosedError,
+    TimedOutError,
+    TransactionAbortableError,
+)
 from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata
 from ottla.client.plain_shell import PlainShell
 from ottla.client.producer_batch import DeliveryCallback, Headers, ProducerBatch
@@ -235,8 +240,10 @@ class Producer:
         try:
             yield self
             self.commit_transaction()
-        except BaseException:
+        except BaseException as error:
             self._abort_if_possible()
+            if isinstance(error, TransactionAbortableError):
+                self._machine.transaction().raise_if_fenced()  # as the abort has found out
             raise
 
     def _abort_if_possible(self) -> None:

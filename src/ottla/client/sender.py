@@ -25,6 +25,7 @@ from ottla.client.errors import (
     ClientError,
     MalformedAnswerError,
     TimedOutError,
+    TransactionAbortableError,
     error_for,
     is_retriable_code,
 )
@@ -432,9 +433,13 @@ class Sender:
     def _on_out_of_sequence(self, batch: ProducerBatch, result: PartitionAnswer) -> None:
         lane = batch.lane
         batch.may_be_stored = False
-        error = error_for(result.error_code, f"{lane.topic}-{lane.partition}", result.message)
+        what = f"{lane.topic}-{lane.partition}"
+        error = error_for(result.error_code, what, result.message)
         is_epoch = result.error_code == codes.INVALID_PRODUCER_EPOCH
         if self.transaction is not None:
+            if is_epoch:
+                # Fenced, or out of time: the coordinator knows, and will tell whoever aborts.
+                error = TransactionAbortableError(result.error_code, what, result.message)
             if is_epoch or lane.is_oldest(batch) or lane.needs_new_epoch:
                 self._fail(batch, error)
             else:

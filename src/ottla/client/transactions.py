@@ -5,7 +5,8 @@ Owns the state of the transaction. Version 2 (KIP-890) where the cluster has fin
 new epoch; else version 1: partitions are added before the first write.
 
 An error that spoils a transaction makes it *abortable*: nothing more is sent, a commit raises the
-error, an abort cures it. Fencing and missing rights are *fatal*: only closing is left.
+error, an abort cures it. Fencing and missing rights are *fatal*: only closing is left. An old epoch
+may mean either: the coordinator takes it from who runs out of time, too, so an abort has to ask.
 
 Never sends records itself. Always holds: what was sent in a transaction is decided by exactly one
 EndTxn that the coordinator has acknowledged, or left open for the coordinator's time-out.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ottla.base.errors import OttlaError
 from ottla.base.ids import TopicPartition
@@ -29,6 +30,7 @@ from ottla.client.errors import (
     BrokerError,
     ClientError,
     FencedError,
+    TransactionAbortableError,
     TransactionStateError,
     UnsupportedByBrokerError,
     error_for,
@@ -153,6 +155,10 @@ class Transactions:
         if self.error is not None and self.state in (SPOILED, DEAD):
             raise self.error
 
+    def raise_if_fenced(self) -> None:
+        if isinstance(self.error, FencedError):
+            raise self.error
+
     def _spoil(self, error: OttlaError) -> None:
         """The transaction can only be aborted now; what waits to be sent is given up."""
         if self.state not in (OPEN, COMMITTING):
@@ -180,6 +186,13 @@ class Transactions:
             self._die(error)
         else:
             self._spoil(error)
+        raise error
+
+    def _raise_abortable(self, code: int, what: str) -> NoReturn:
+        """The coordinator has ended the transaction by itself, or fenced this producer: only an
+        abort will tell."""
+        error = TransactionAbortableError(code, what)
+        self._spoil(error)
         raise error
 
     # ------------------------------------------------------------------------- for the sender
@@ -363,7 +376,10 @@ class Transactions:
             version_min=_COMMIT_V2 if self.is_v2 else None,
             version_max=None if self.is_v2 else _COMMIT_V2 - 1,
         )
-        self._judge(_first_code_of_offsets(answer), what)
+        code = _first_code_of_offsets(answer)
+        if code == codes.INVALID_PRODUCER_EPOCH and self.is_v2:
+            self._raise_abortable(code, what)
+        self._judge(code, what)
 
     async def commit(self, deadline_ms: float) -> None:
         """Until the coordinator has decided. After a time-out, call it again."""
@@ -455,8 +471,11 @@ class Transactions:
                 version_min=_END_V2 if self.is_v2 else None,
                 version_max=None if self.is_v2 else _END_V2 - 1,
             )
-            what = "commit" if commit else "abort"
-            self._judge(answer.error_code, f"{what} of {self.transactional_id}")
+            what = f"{'commit' if commit else 'abort'} of {self.transactional_id}"
+            code = answer.error_code
+            if code == codes.INVALID_TXN_STATE and self.state == COMMITTING and self.is_v2:
+                self._raise_abortable(code, what)  # a commit said twice is answered as the first
+            self._judge(code, what)
             if answer.producer_id >= 0:
                 self._identity.set(answer.producer_id, answer.producer_epoch)
                 self._needs_new_epoch = False
