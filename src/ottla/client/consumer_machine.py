@@ -298,9 +298,9 @@ class ConsumerMachine:
             gate, self._gate = self._gate, None
             gate.resolve(None)
 
-    def is_polled_in_time(self) -> bool:
-        patience_ms = self.settings.max_poll_interval_ms
-        return self._polls > 0 or self.core.now_ms - self._last_poll_ms <= patience_ms
+    def poll_due_ms(self) -> float:
+        since_ms = self.core.now_ms if self._polls > 0 else self._last_poll_ms
+        return since_ms + self.settings.max_poll_interval_ms
 
     async def tell_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         await self._tell(self.callbacks.revoked, partitions)

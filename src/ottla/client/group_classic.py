@@ -372,21 +372,27 @@ class ClassicMember(GroupMember):
     async def _beat_forever(self) -> None:
         """Also while the application takes its time with what it polled, or with a callback; not
         while it joins, since the coordinator answers in order."""
+        due_ms = self.core.now_ms + self.settings.heartbeat_interval_ms
         while True:
-            await self.core.sleep_until(self.core.now_ms + self.settings.heartbeat_interval_ms)
-            if self.generation == NO_GENERATION or self._is_joining:
-                continue
-            if not self.host.is_polled_in_time():
+            await self.core.sleep_until(self.next_look_ms(due_ms))
+            is_member = self.generation != NO_GENERATION and not self._is_joining
+            if is_member and not self.is_polled_in_time():
                 await self._leave_until_polled()
+            elif self.core.now_ms < due_ms:
                 continue
-            try:
-                await self._beat()
-            except ClientError as error:
-                if error.retriable:
-                    logger.debug("group %s: no heartbeat: %s", self.group_id, error)
-                else:
-                    self._fatal = error
-                    self.nudge.set()
+            elif is_member:
+                await self._beat_or_note()
+            due_ms = self.core.now_ms + self.settings.heartbeat_interval_ms
+
+    async def _beat_or_note(self) -> None:
+        try:
+            await self._beat()
+        except ClientError as error:
+            if error.retriable:
+                logger.debug("group %s: no heartbeat: %s", self.group_id, error)
+            else:
+                self._fatal = error
+                self.nudge.set()
 
     async def _beat(self) -> None:
         generation = self.generation

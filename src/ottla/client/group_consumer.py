@@ -92,7 +92,7 @@ class ConsumerMember(GroupMember):
             try:
                 await self._beat()
                 self._failures = 0
-                await self.nudge.wait(self.core.now_ms + self._interval_ms)
+                await self._rest_until(self.core.now_ms + self._interval_ms)
             except ClientError as error:
                 if not error.retriable:
                     self._fence()
@@ -100,8 +100,14 @@ class ConsumerMember(GroupMember):
                 logger.debug("group %s: no heartbeat: %s", self.group_id, error)
                 self._failures += 1
                 await self.core.sleep_until(self.core.now_ms + self._pause_ms())
-            if self.epoch > 0 and not self.host.is_polled_in_time():
+            if self.epoch > 0 and not self.is_polled_in_time():
                 await self._leave_until_polled()
+
+    async def _rest_until(self, due_ms: float) -> None:
+        """Shorter if there is something to say, or the application has not polled for too long."""
+        while not await self.nudge.wait(self.next_look_ms(due_ms)):
+            if self.core.now_ms >= due_ms or not self.is_polled_in_time():
+                return
 
     def _pause_ms(self) -> float:
         settings = self.settings

@@ -55,8 +55,8 @@ class GroupHost(Protocol):
     def report(self, error: ClientError) -> None:
         """Raised by the next poll."""
 
-    def is_polled_in_time(self) -> bool:
-        """Whether the last poll is not longer ago than `max.poll.interval.ms`."""
+    def poll_due_ms(self) -> float:
+        """When the application has not polled for `max.poll.interval.ms`."""
 
 
 class Signal:
@@ -123,6 +123,14 @@ class GroupMember(ABC):
         if self._life is not None:
             self._life.cancel()
             self._life = None
+
+    def is_polled_in_time(self) -> bool:
+        return self.core.now_ms < self.host.poll_due_ms()
+
+    def next_look_ms(self, due_ms: float) -> float:
+        """When a pause until `due_ms` ends: sooner if the application has to poll before that."""
+        poll_due_ms = self.host.poll_due_ms()
+        return min(due_ms, poll_due_ms) if poll_due_ms > self.core.now_ms else due_ms
 
     def hand_out_again(self) -> None:
         """What was to be given up has been."""

@@ -114,6 +114,23 @@ def test_an_application_that_does_not_poll_for_too_long_leaves() -> None:
     assert world.told[1:] == [("lost", [("t", 0)]), ("assigned", [("t", 0)])]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_does_not_poll_leaves_when_its_time_is_over(protocol: str) -> None:
+    """Not at the next heartbeat: others wait for its partitions."""
+    make = member if protocol == "classic" else new_member
+    how = {"heartbeat_interval_ms": 10_000} if protocol == "classic" else {}
+    world = make(0, max_poll_interval_ms=12_000, **how)
+    drain(world, 1_000)
+    for _ in range(3):  # who does poll, stays
+        world.pass_time(11_900)
+        drain(world, 100)
+    assert world.group.left == []
+    world.pass_time(11_800)
+    assert world.group.left == []
+    world.pass_time(300)
+    assert len(world.group.left) == 1
+
+
 def test_who_polls_before_the_leave_is_answered_has_lost_its_partitions_and_stays() -> None:
     """Meanwhile somebody else may have them: they are not given up, they are gone."""
     world = member(0, max_poll_interval_ms=10_000)
