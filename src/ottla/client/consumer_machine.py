@@ -153,13 +153,18 @@ class ConsumerMachine:
         self.fetcher.touch()
 
     async def unsubscribe(self) -> None:
-        """Leaves the group, if it is in one; the callbacks have been called by then."""
+        """Leaves the group, if it is in one; the callbacks have been called by then.
+
+        Who does not wait for the end has left all the same: others shall get its partitions.
+        """
         member, self.member = self.member, None
-        if member is not None:
-            await member.leave("it unsubscribed")
-        self.subscription.clear()
-        self.core.metadata.all_topics = False
-        self._want_topics()
+        try:
+            if member is not None:
+                await self.core.spawn(member.leave("it unsubscribed"))
+        finally:
+            self.subscription.clear()
+            self.core.metadata.all_topics = False
+            self._want_topics()
 
     def _want_topics(self) -> None:
         topics = set(self.subscription.topics) | self.subscription.topics_of_partitions()

@@ -404,6 +404,26 @@ def test_a_new_member_that_is_not_polled_leaves_and_comes_back() -> None:
     assert world.told[1:] == [("lost", [("t", 0)]), ("assigned", [("t", 0)])]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_gives_up_waiting_for_its_leave_has_left_all_the_same(protocol: str) -> None:
+    """In asyncio a call may be cancelled at any time, here while the coordinator is looked for."""
+    world = (member if protocol == "classic" else new_member)(0)
+    drain(world)
+    machine = world.machine
+    assert machine.member is not None
+    machine.member.forget_coordinator()
+    usual = world._coordinator
+    world.overrides[keys.FIND_COORDINATOR] = lambda *asked: Later(500, usual(*asked))
+    leaving = machine.core.spawn(machine.unsubscribe())
+    leaving.when_done(lambda _: None)
+    world.pass_time(100)
+    assert world.group.left == []
+    leaving.cancel()
+    world.pass_time(1_000)
+    assert len(world.group.left) == 1
+    assert not machine.subscription.topics and not machine.subscription.partitions
+
+
 def test_what_the_newer_protocol_refuses_is_raised() -> None:
     world = new_member(0)
     answers = iter([codes.UNSUPPORTED_ASSIGNOR])
