@@ -207,4 +207,5 @@ class Lane:
         for batch in refused:
             batch.sequence = NO_SEQUENCE
             self.number(batch, producer_id, epoch)
-            batch.encode(NONE, None)
+            if batch.encoded is not None:  # else it is a part of what was split, not yet packed
+                batch.encode(NONE, None)

@@ -125,6 +125,27 @@ def test_a_split_keeps_records_numbers_and_who_waits(codec: int, count: int) -> 
     assert (metadata.offset, error) == (500 + parts[1].count - 1, None)
 
 
+def test_parts_of_a_split_are_packed_in_a_new_epoch_too() -> None:
+    """Unpacked, a part might be too large where the whole was not."""
+    wanted = [RecordToWrite(5, None, bytes(5_000))] * 2
+    batch, gzip = batch_of(wanted), CODEC_NAMES.index("gzip")
+    lane = batch.lane
+    lane.order.append(batch)
+    assert lane.number(batch, 1, 0)
+    batch.encode(gzip, None)
+    parts = batch.split(1 << 20)
+    lane.replace(batch, parts)
+    parts[0].encode(gzip, None)  # has been sent, and refused
+    lane.begin_epoch(1, 1)
+    for sequence, part in enumerate(parts):
+        assert (part.epoch, part.sequence) == (1, sequence)
+        if part.encoded is None:
+            part.encode(gzip, None)  # as the sender does for what it sends first
+        assert bytes(part.encoded or b"") == build_batch(
+            wanted[:1], codec=gzip, producer_id=1, producer_epoch=1, base_sequence=sequence
+        )
+
+
 def test_a_failed_batch_tells_each_record_why() -> None:
     batch = batch_of([RecordToWrite(5, None, b"v")])
     error = TimedOutError("too late")
