@@ -6,6 +6,7 @@ Never empty but while a log is thrown away as a whole. Knows no producers, epoch
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 
 from ottla.base.errors import check
 from ottla.base.ports import Files
@@ -114,7 +115,7 @@ class SegmentList:
         for segment in self.from_offset(first):
             index = segment.aborted_transactions()
             if read is not None and len(index):
-                upper_bound = min(upper_bound, _offset_behind(read, upper_bound))
+                upper_bound = min(upper_bound, self._offset_behind(read, first, upper_bound))
                 read = None
             for aborted in index.since(first):
                 if aborted.first_offset < upper_bound:
@@ -126,8 +127,14 @@ class SegmentList:
             break
         return [(producer_id, first_offset) for first_offset, producer_id in sorted(found)]
 
-
-def _offset_behind(read: LogSlice, otherwise: int) -> int:
-    """The offset of the batch behind a slice, which ends with a whole batch."""
-    start = read.file.read_at(read.position + read.size, _OFFSET_BYTES)
-    return int.from_bytes(start, "big") if len(start) == _OFFSET_BYTES else otherwise
+    def _offset_behind(self, read: LogSlice, first: int, otherwise: int) -> int:
+        """The offset of the batch behind what was read from `first` on, or a lower one from where
+        on nothing was read. A slice ends with a whole batch."""
+        start = read.file.read_at(read.position + read.size, _OFFSET_BYTES)
+        if len(start) == _OFFSET_BYTES:
+            return int.from_bytes(start, "big")
+        for segment, following in pairwise(self.from_offset(first)):
+            # What is behind `first` in its segment may have been compacted away.
+            if segment.position_of(first) < segment.size:
+                return following.base_offset
+        return otherwise

@@ -45,6 +45,22 @@ def test_only_those_in_what_was_read(world: World, is_reopened: bool) -> None:
     assert len(log.aborted_transactions(0, end)) == COUNT
 
 
+@pytest.mark.parametrize("max_bytes", [1, 1 << 20])
+def test_a_read_up_to_the_end_of_a_segment_tells_nothing_of_those_behind(max_bytes: int) -> None:
+    world = World(config=LogConfig(segment_bytes=400))
+    world.open()
+    for number in range(COUNT):
+        world.append(batch(producer_id=number, transactional=True))
+        world.end_transaction(number, aborted=True)
+    log, end = world.log, world.log.log_end_offset
+    behind = [segment.base_offset for segment in log.all_segments()[1:]] + [end]
+    assert len(behind) > 4
+    for offset in range(end):
+        last = next(base for base in behind if base > offset) - 1 if max_bytes > 1 else offset
+        told = log.aborted_transactions(offset, end, first_batches(world, offset, max_bytes))
+        assert told == [(number, 2 * number) for number in range(offset // 2, last // 2 + 1)]
+
+
 def test_what_is_truncated_is_forgotten_and_what_comes_after_is_known(world: World) -> None:
     world.log.truncate_to(10)
     assert len(world.log.aborted_transactions(0, 100)) == 5
