@@ -51,6 +51,8 @@ log = logging.getLogger("ottla.cleaner")
 BACKOFF_MS_MIN = 10
 CHUNK_BYTES_MIN = 2 * 1024 * 1024
 """With smaller ones, the calls of numpy cost more than the work in them."""
+MAP_BYTES_MAX = 2**31 - 1
+"""Kafka uses no more, either, whatever is set."""
 SLICE_BYTES = 16 * 1024 * 1024
 THROTTLED_SLICE_SECONDS = 0.3
 SECRET_BYTES = 32
@@ -225,7 +227,7 @@ class LogCleaner:
         config = self._config()
         held = candidate.log
         limits = CleanerLimits(
-            map_bytes=config.get_int("log.cleaner.dedupe.buffer.size"),
+            map_bytes=min(config.get_int("log.cleaner.dedupe.buffer.size"), MAP_BYTES_MAX),
             load_factor=config.get_float("log.cleaner.io.buffer.load.factor"),
             chunk_bytes=max(CHUNK_BYTES_MIN, config.get_int("log.cleaner.io.buffer.size")),
             secret=secrets.token_bytes(SECRET_BYTES),
@@ -246,8 +248,7 @@ class LogCleaner:
 
     def _proceed(self, run: Run) -> None:
         self._timer = None
-        rate = self._config().get_float("log.cleaner.io.max.bytes.per.second")
-        budget_bytes = int(min(SLICE_BYTES, rate * THROTTLED_SLICE_SECONDS))
+        budget_bytes = int(min(SLICE_BYTES, self._rate() * THROTTLED_SLICE_SECONDS))
         self._pool.run(run.proceed, budget_bytes).when_done(partial(self._on_slice, run))
 
     def _on_slice(self, run: Run, outcome: Deferred[int | CleanedGroup | CleaningResult]) -> None:
@@ -271,14 +272,17 @@ class LogCleaner:
             self._wait_for_turn(run, step)
 
     def _wait_for_turn(self, run: Run, worked_bytes: int) -> None:
-        rate = self._config().get_float("log.cleaner.io.max.bytes.per.second")
         now_ms = self._clock.monotonic_ms()
-        self._free_ms = max(self._free_ms, now_ms) + worked_bytes * 1000 / max(rate, 1.0)
+        self._free_ms = max(self._free_ms, now_ms) + worked_bytes * 1000 / self._rate()
         delay_ms = self._free_ms - now_ms
         if delay_ms < 1:
             self._proceed(run)
         else:
             self._timer = self._timers.call_later(delay_ms, partial(self._proceed, run))
+
+    def _rate(self) -> float:
+        """Bytes per second. Zero and less are taken, down to minus infinity: next to nothing."""
+        return max(self._config().get_float("log.cleaner.io.max.bytes.per.second"), 1.0)
 
     def _finish(self, run: Run, result: CleaningResult) -> None:
         held = run.candidate.log

@@ -329,6 +329,36 @@ def test_a_retention_for_ever_is_cleaned_like_any_other() -> None:
     assert node.state("t") == {}
 
 
+# Kafka takes all of these, and while it runs.
+ODD_SETTINGS = [
+    ("log.cleaner.dedupe.buffer.size", str(LONG_MAX)),
+    ("log.cleaner.io.buffer.load.factor", "-1"),
+    ("log.cleaner.io.buffer.load.factor", "4.9e-324"),
+    ("log.cleaner.io.buffer.load.factor", "Infinity"),
+    ("log.cleaner.io.buffer.size", "0"),
+    ("log.cleaner.io.buffer.size", str(2**31 - 1)),
+    ("log.cleaner.io.max.bytes.per.second", "-Infinity"),
+    ("log.cleaner.io.max.bytes.per.second", "-1"),
+    ("log.cleaner.io.max.bytes.per.second", "0"),
+    ("log.cleaner.io.max.bytes.per.second", "4.9e-324"),
+    ("log.cleaner.io.max.bytes.per.second", "Infinity"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ODD_SETTINGS)
+def test_no_setting_stops_it_for_good(name: str, value: str) -> None:
+    node = Node(**{name: value})
+    held = node.add("t")
+    node.put("t", b"1", b"2", b"3")
+    node.begin()
+    node.pool.work_all()
+    for _ in range(100):  # a rate of nothing is one of next to nothing
+        node.time.advance(60_000)
+        node.pool.work_all()
+    assert node.count("t") == 1
+    assert held.cleaning is None
+
+
 # -- what happens to a log meanwhile --------------------------------------------------------------
 
 
