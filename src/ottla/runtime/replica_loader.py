@@ -109,8 +109,8 @@ class ReplicaLoader:
         shares = []
         for log_dir in self._log_dirs:
             of_dir = [order for order in orders if order.log_dir is log_dir]
-            shares += [of_dir[first::threads] for first in range(threads)]
-        return [share for share in shares if share]
+            shares += [of_dir[first::threads] for first in range(min(threads, len(of_dir)))]
+        return shares
 
     def _open_all(self, orders: list[OpenOrder]) -> None:
         """In the pool."""
