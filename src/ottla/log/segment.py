@@ -16,7 +16,7 @@ from ottla.log.file_cache import FileCache
 from ottla.log.index_build import build_from_log, replace_content
 from ottla.log.log_config import LogConfig
 from ottla.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from ottla.log.time_index import TimeIndex
+from ottla.log.time_index import ENTRY_BYTES, TimeIndex
 from ottla.log.txn_index import TxnIndex
 from ottla.protocol.error_codes import CORRUPT_MESSAGE
 from ottla.records.batch_header import (
@@ -471,7 +471,8 @@ def new_segment(
         base_offset,
         size=size,
         index_interval_bytes=config.index_interval_bytes,
-        index_bytes_max=config.segment_index_bytes,
+        # Less can be set, as in Kafka, where such a partition does not come up.
+        index_bytes_max=max(config.segment_index_bytes, ENTRY_BYTES),
         created_ms=created_ms,
         reserved_bytes=config.segment_bytes if config.preallocate else 0,
     )

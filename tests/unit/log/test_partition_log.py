@@ -234,6 +234,16 @@ def test_jitter_is_spread_but_steady() -> None:
     assert other != world.log._jitter_ms()
 
 
+@pytest.mark.parametrize("index_bytes", [4, 8, 11, 12, 24])
+@pytest.mark.parametrize("interval_bytes", [0, 4096])
+def test_indexes_that_hold_next_to_nothing(index_bytes: int, interval_bytes: int) -> None:
+    world = a_world(index_interval_bytes=interval_bytes, segment_index_bytes=index_bytes)
+    world.fill(5)
+    assert all_offsets(world.log) == [0, 1, 2, 3, 4]
+    assert all_offsets(world.reopen_cleanly()) == [0, 1, 2, 3, 4]
+    assert all_offsets(world.reopen_killed()) == [0, 1, 2, 3, 4]
+
+
 def test_maybe_roll() -> None:
     world = a_world(segment_ms=1000)
     assert not world.log.maybe_roll(world.clock.now_ms + 10**6), "empty"
