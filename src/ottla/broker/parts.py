@@ -5,6 +5,7 @@ None of them has begun when they are made; `Node` brings them up in order and ta
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ from ottla.runtime.posix_files import PosixFiles, QuietFile
 from ottla.runtime.request_stats import RequestStats
 from ottla.runtime.timers import LoopTimers
 from ottla.runtime.transaction_coordinator import TransactionCoordinator
+
+log = logging.getLogger("ottla.broker")
 
 
 @dataclass(slots=True)
@@ -220,6 +223,8 @@ class Parts:
         self.config = self.config.with_dynamic(
             dynamic.get("", {}), dynamic.get(str(self._around.broker_id), {})
         )
+        for refusal in self.config.ignored:
+            log.warning("a setting of the broker counts as not set: %s", refusal)
         self.services.config = self.config
         self.replicas.configure(self.config, image)
         self.copying.configure(self.config, image)

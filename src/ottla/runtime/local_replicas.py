@@ -23,7 +23,7 @@ from ottla.log.file_cache import FileCache
 from ottla.log.log_dir import FoundPartition, LogDir
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
-from ottla.metadata.configs.effective import effective_log_config
+from ottla.metadata.configs.effective import effective_log_config, refused_overrides
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.replication.effects import Assignment
 from ottla.replication.partition import NO_LEADER, Partition
@@ -121,6 +121,9 @@ class LocalReplicas:
 
     def load(self, image: MetadataImage) -> Deferred[None]:
         """Open every replica of ours that the image knows; at start, before any is served."""
+        for topic in image.topics.values():
+            for refusal in refused_overrides(topic.configs):
+                log.warning("a setting of topic %s counts as not set: %s", topic.name, refusal)
         where: dict[TopicPartition, LogDir] = {}
         for log_dir in self._log_dirs:
             if log_dir.error is None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import logging
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -124,8 +125,13 @@ def state(leader: int = 1, epoch: int = 0, version: int = 0, **changes: Any) -> 
     return replace(PartitionState(leader, epoch, (1, 2, 3), (1, 2, 3), version), **changes)
 
 
-def image(*states: PartitionState, topic_id: uuid.UUID = TOPIC_ID) -> MetadataImage:
-    topic = TopicImage("t", topic_id, dict(enumerate(states)), {"min.insync.replicas": "1"})
+def image(
+    *states: PartitionState,
+    topic_id: uuid.UUID = TOPIC_ID,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> MetadataImage:
+    configs = {"min.insync.replicas": "1", **settings}
+    topic = TopicImage("t", topic_id, dict(enumerate(states)), configs)
     return MetadataImage(topics={"t": topic} if states else {}, topic_names_by_id={topic_id: "t"})
 
 
@@ -167,6 +173,27 @@ def test_replicas_come_and_go(broker: Broker) -> None:
     assert broker.followed == {}
     broker.time.advance(60_000)
     assert broker.names() == []
+
+
+def test_more_threads_than_there_can_be_open_what_there_is(tmp_path: Path) -> None:
+    settings = {"num.recovery.threads.per.data.dir": str(2**31 - 1)}
+    broker = Broker(tmp_path, ("one", "two"), settings=settings).load(state(1), state(1), state(2))
+    assert len(list(broker.replicas.online())) == 3
+
+
+def test_a_setting_of_another_version_costs_no_replica_and_is_told(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.image = image(state(1), settings={"retention.ms": "soon", "segment.ms": "5"})
+    broker.replicas.load(broker.image).result()
+    [(_, held)] = broker.replicas.online()
+    assert (held.config.retention_ms, held.config.segment_ms) == (604_800_000, 5)
+    assert [one.getMessage() for one in caplog.records] == [
+        "a setting of topic t counts as not set: "
+        "Invalid value soon for configuration retention.ms: Not a number of type LONG"
+    ]
+    broker.replicas.configure(BrokerConfig({"log.retention.ms": "9"}), broker.image)
+    assert held.config.retention_ms == 9
 
 
 def test_what_is_not_ours_any_more_is_set_aside(broker: Broker) -> None:

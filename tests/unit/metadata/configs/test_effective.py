@@ -8,11 +8,10 @@ from dataclasses import fields
 
 import pytest
 
-from ottla.base.errors import ConfigError
 from ottla.log.log_config import LogConfig
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.definitions import BROKER_DEFAULT_OF_TOPIC
-from ottla.metadata.configs.effective import effective_log_config
+from ottla.metadata.configs.effective import effective_log_config, refused_overrides
 
 # Name of the field, a text that is not the default, and what the log should see.
 SETTINGS = {
@@ -69,7 +68,10 @@ def test_the_internal_segment_size_goes_below_the_bound() -> None:
     assert effective_log_config(BrokerConfig(), overrides).segment_bytes == 2000
 
 
-def test_a_wrong_override_is_told_and_an_unknown_one_left_aside() -> None:
-    assert effective_log_config(BrokerConfig(), {"of.the.future": "1"}) == LogConfig()
-    with pytest.raises(ConfigError, match=r"Invalid value soon for configuration retention\.ms"):
-        effective_log_config(BrokerConfig(), {"retention.ms": "soon"})
+def test_a_wrong_override_counts_as_not_set_and_is_told_and_an_unknown_one_left_aside() -> None:
+    config = BrokerConfig({"log.retention.ms": "5"})
+    overrides = {"retention.ms": "soon", "of.the.future": "1", "segment.ms": "7"}
+    assert effective_log_config(config, overrides) == LogConfig(retention_ms=5, segment_ms=7)
+    assert refused_overrides(overrides) == [
+        "Invalid value soon for configuration retention.ms: Not a number of type LONG"
+    ]
