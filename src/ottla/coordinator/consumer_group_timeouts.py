@@ -20,6 +20,8 @@ Fence = Callable[[ConsumerGroup, ConsumerMember, str], Outcome[None]]
 _SESSION_CONFIG = "consumer.session.timeout.ms"
 _HEARTBEAT_CONFIG = "consumer.heartbeat.interval.ms"
 _INTERVAL_CONFIG = "consumer.assignment.interval.ms"
+# What Java trims, and so was let pass when it was set.
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 
 class ConsumerTimeouts:
@@ -45,8 +47,14 @@ class ConsumerTimeouts:
         return self._setting(group_id, _SESSION_CONFIG, default)
 
     def _setting(self, group_id: str, name: str, default: int) -> int:
+        """What cannot be taken (another version wrote it) counts as not set."""
         configs = self._context.image.group_configs.get(group_id)
-        return default if configs is None else int(configs.get(name, default))
+        if configs is None or name not in configs:
+            return default
+        try:
+            return int(configs[name].strip(_BLANKS))
+        except ValueError:
+            return default
 
     # -- sessions ---------------------------------------------------------------------------
 

@@ -165,6 +165,14 @@ def test_the_interval_of_the_group_itself_wins() -> None:
     assert (answer["member_epoch"], answer["heartbeat_interval_ms"]) == (3, 77)
 
 
+@pytest.mark.parametrize(("text", "interval_ms"), [("\0 77\x1f", 77), ("soon", 5000), ("", 5000)])
+def test_blanks_of_java_count_for_nothing_and_what_is_no_number_is_not_set(
+    world: World, text: str, interval_ms: int
+) -> None:
+    world.configure(consumer_heartbeat_interval_ms=text)
+    assert world.join("a", "t")["heartbeat_interval_ms"] == interval_ms
+
+
 # -- time-outs ------------------------------------------------------------------------------------
 
 
