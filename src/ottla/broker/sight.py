@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from ottla.base.errors import ConfigError
 from ottla.broker import cluster_figures, metrics
 from ottla.broker.awaiting import done
 from ottla.broker.cluster_figures import ClusterFigures
@@ -33,6 +34,7 @@ class Sight:
         if not where:
             return None
         host, _, wanted = where.rpartition(":")
+        host = host.strip("[]")
         endpoint = HttpEndpoint(
             {
                 "/metrics": self._metrics,
@@ -44,7 +46,7 @@ class Sight:
             port = await endpoint.start(host, int(wanted))
         except OSError as taken:
             # Two brokers on one machine is a normal day; metrics are not worth a refusal.
-            port = await endpoint.start(host, 0)
+            port = await _start_anywhere(endpoint, host, where)
             log.warning("%s is taken (%s): metrics are on port %d", where, taken, port)
         self._http = endpoint
         return port
@@ -120,3 +122,10 @@ class Sight:
             return figures
 
         return count
+
+
+async def _start_anywhere(endpoint: HttpEndpoint, host: str, where: str) -> int:
+    try:
+        return await endpoint.start(host, 0)
+    except OSError as refused:
+        raise ConfigError(f"ottla.metrics.listener: cannot listen on {where}: {refused}") from None
