@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -119,6 +120,32 @@ def test_a_waiting_fetch_is_woken_by_an_append(bootstrap: str) -> None:
         assert int(produce(writer, topic, batch_of([b"wake up"])).error_code) == 0
         (part,) = reader.receive(request, correlation_id).responses[0].partitions
         assert b"wake up" in bytes(part.records)
+
+
+def test_a_waiting_fetch_gets_everything_that_one_request_appends(bootstrap: str) -> None:
+    """Not only the first partition of it, as if the rest had come later."""
+    partitions = 3
+    topic = confluent.create_topic(bootstrap, partitions=partitions)
+    reading: Any = import_module("kio.schema.fetch.v12.request")
+    writing: Any = import_module("kio.schema.produce.v9.request")
+    wanted = [fetch_request(topic, 0, partition=index) for index in range(partitions)]
+    asked = reading.FetchTopic(
+        topic=topic, partitions=tuple(one.topics[0].partitions[0] for one in wanted)
+    )
+    waiting = replace(wanted[0], max_wait=timedelta(minutes=2), topics=(asked,))
+    sent = [
+        writing.PartitionProduceData(index=index, records=batch_of([b"of %d" % index]))
+        for index in range(partitions)
+    ]
+    written = replace(
+        produce_request(topic, b""),
+        topic_data=(writing.TopicProduceData(name=topic, partition_data=tuple(sent)),),
+    )
+    with Wire(bootstrap) as reader, Wire(bootstrap) as writer:
+        correlation_id = reader.send(waiting)
+        writer.call(written)
+        answered = reader.receive(waiting, correlation_id).responses[0].partitions
+    assert [b"of %d" % one.partition_index in bytes(one.records) for one in answered] == [True] * 3
 
 
 def test_pipelined_requests_are_answered_in_order(bootstrap: str) -> None:

@@ -5,7 +5,8 @@ and divergence (KIP-595); v13 topic ids; v15 replica state as a tag; v16 leader 
 handed on as slices of segment files: their bytes never enter Python.
 
 A fetch that finds too little waits, known to each of its partitions, until an append or the
-watermark wakes it or its time is up; nothing polls.
+watermark wakes it or its time is up; nothing polls. It is answered at the end of the loop's turn:
+the producer that woke it has its answer first, and what else is appended in the turn goes with it.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class _Fetch:
     """One request: what was read so far, and whether that is enough."""
 
     __slots__ = (
+        "_is_woken",
         "_missing_bytes",
         "_parked",
         "_parked_at",
@@ -97,6 +99,7 @@ class _Fetch:
         self.bytes_read = 0
         self._urgent = False
         self._missing_bytes = 0
+        self._is_woken = False
         self._parked: ParkedDeferred | None = None
         self._parked_at: list[Partition] = []
         self._timer: Timer | None = None
@@ -254,8 +257,15 @@ class _Fetch:
     def on_progress(self, partition: Partition, new_bytes: int) -> None:
         """`new_bytes` is 0 when the watermark moved and nobody knows by how much: look again."""
         self._missing_bytes -= new_bytes
-        if self._parked is None or (self._missing_bytes > 0 and new_bytes):
+        if self._is_woken or (self._missing_bytes > 0 and new_bytes):
             return
+        self._is_woken = True
+        self.context.services.soon(self._look)
+
+    def _look(self) -> None:
+        self._is_woken = False
+        if self._parked is None:
+            return  # answered or abandoned in the same turn
         self.read()
         if self.may_answer():
             self._answer()

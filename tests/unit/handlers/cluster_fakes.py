@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -30,6 +31,7 @@ class ClusterBroker:
     ) -> None:
         self.time = VirtualTime()
         self.replica = Replica(ME)
+        self._soon: list[Callable[[], None]] = []
         self.image = MetadataImage(
             brokers={one: a_broker(one, rack=f"rack{one}") for one in (1, 2, 3)},
             topics={"topic": TopicImage("topic", TOPIC_ID, {})},
@@ -43,6 +45,7 @@ class ClusterBroker:
             partitions=SimpleNamespace(find=self._find),
             fetch_sessions=FetchSessions(10, lambda: 5),
             advertised_endpoint=self._endpoint,
+            soon=self._soon.append,
         )
         self.become(leader, epoch)
 
@@ -56,6 +59,11 @@ class ClusterBroker:
         self.replica.assume(
             Assignment(leader, epoch, version, state.replicas, in_sync), self.time.monotonic_ms()
         )
+
+    def turn_ends(self) -> None:
+        """What was to be done at the end of the loop's turn is done."""
+        while self._soon:
+            self._soon.pop(0)()
 
     def _find(self, topic: str, index: int) -> Partition | None:
         return self.replica.partition if (topic, index) == ("topic", 0) else None

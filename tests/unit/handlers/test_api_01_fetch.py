@@ -133,6 +133,7 @@ def test_a_waiting_consumer_hears_of_a_followers_progress() -> None:
     waiting = fetch(broker, 1, wait_ms=500)
     assert isinstance(waiting, Deferred)
     follower_log.follow_ends(broker.replica.partition, broker.replica.log, 3, 0)
+    broker.turn_ends()
     assert waiting.done
 
 
@@ -220,8 +221,33 @@ def test_a_consumer_waits_for_as_many_bytes_as_it_wants() -> None:
         broker.replica.produce()
         for replica in (2, 3):
             broker.replica.fetched_by(replica, offset)
+        broker.turn_ends()
         committed = len(broker.replica.content())
         assert waiting.done == (committed >= 3 * size)
+
+
+def test_who_woke_a_waiting_fetch_is_answered_before_it() -> None:
+    broker = ClusterBroker()
+    waiting = fetch(broker, wait_ms=500)
+    for offset in (1, 2):
+        broker.replica.produce()
+        for replica in (2, 3):
+            broker.replica.fetched_by(replica, offset)
+    assert not waiting.done, "whoever produced has no answer yet"
+    broker.turn_ends()
+    [read] = decoded(waiting.result(), 1, 17).responses[0].partitions
+    assert len(read.records) == len(broker.replica.content()), "all that came in the turn"
+
+
+def test_a_fetch_that_is_woken_and_then_let_go_answers_nobody() -> None:
+    broker = ClusterBroker()
+    waiting = fetch(broker, wait_ms=500)
+    broker.replica.produce()
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 1)
+    waiting.abandon()
+    broker.turn_ends()
+    assert not waiting.done
 
 
 def test_a_fetch_that_nobody_waits_for_any_more_is_let_go() -> None:
