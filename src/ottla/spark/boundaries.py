@@ -54,7 +54,7 @@ def _of_times(
         moments = dict.fromkeys(partitions, boundary.timestamp_ms)
     else:
         moments = _flat(boundary)
-        _must_match(f"{option}ByTimestamp", moments, partitions)
+        _must_match(f"{option}ByTimestamp", moments, partitions, hint="")
     found = view.offsets(moments)
     missing = [place for place in partitions if place not in found]
     if missing and boundary.after_last == "error":
@@ -90,13 +90,15 @@ def _flat(boundary: Boundary) -> ByPartition:
 
 
 def _must_match(
-    option: str, given: Collection[TopicPartition], partitions: Collection[TopicPartition]
+    option: str,
+    given: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
+    hint: str = " (-2 is earliest, -1 is latest)",
 ) -> None:
     missing = sorted(set(partitions) - set(given))
     if missing:
         raise OptionError(
-            f"option {option} must name every partition; missing: {listed(missing)} "
-            "(-2 is earliest, -1 is latest)"
+            f"option {option} must name every partition; missing: {listed(missing)}{hint}"
         )
     extra = sorted(set(given) - set(partitions))
     if extra:

@@ -119,7 +119,9 @@ def _headers(column: Any) -> Any:
 
 
 def _partitions(column: Any) -> Numbers:
+    # Before -1 takes the place of what is null: as with the stock connector, only null is none.
+    least = pc.min(column).as_py()
+    if least is not None and least < 0:
+        raise RowError(f"a row names partition {least}: null is for any partition")
     found: Numbers = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    if len(found) and int(found.min()) < -1:
-        raise RowError(f"a row names partition {int(found.min())}")
     return found

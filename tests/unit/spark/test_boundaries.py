@@ -30,8 +30,11 @@ def test_offsets_with_names_among_them() -> None:
 
 
 def test_a_partition_that_was_forgotten_is_named() -> None:
-    with pytest.raises(OptionError, match=r"startingOffsets must name every partition.*t-1"):
+    with pytest.raises(OptionError, match=r"startingOffsets must name every partition.*t-1 \(-2 "):
         resolve(Boundary("offsets", {"t": {0: 33}}), PLACES, view())
+    # Times have no such names.
+    with pytest.raises(OptionError, match=r"ByTimestamp must name every partition; missing: t-1$"):
+        resolve(Boundary("timestamps", {"t": {0: 33}}), PLACES, view())
     with pytest.raises(OptionError, match=r"not subscribed to: t-2"):
         resolve(Boundary("offsets", {"t": {0: 1, 1: 1, 2: 1}}), PLACES, view())
 
