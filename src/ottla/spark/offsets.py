@@ -47,10 +47,10 @@ class Position:
 
 def position_of(given: Mapping[str, Any]) -> Position:
     """Raises OffsetError for what some other source has written."""
-    # The stock connector's own have no notes; a query may go on from them.
-    notes = given.get(NOTES, {"ids": {}})
-    topics = {topic: partitions for topic, partitions in given.items() if topic != NOTES}
     try:
+        # The stock connector's own have no notes; a query may go on from them.
+        notes = given.get(NOTES, {"ids": {}})
+        topics = {topic: partitions for topic, partitions in given.items() if topic != NOTES}
         return Position(
             next_offsets=_by_partition(topics or {"": None}),
             topic_ids={str(topic): str(topic_id) for topic, topic_id in notes["ids"].items()},
@@ -61,7 +61,7 @@ def position_of(given: Mapping[str, Any]) -> Position:
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise OffsetError(
-            f"the checkpoint holds offsets of another kind of source: {str(dict(given))[:200]}; "
+            f"the checkpoint holds offsets of another kind of source: {str(given)[:200]}; "
             "give this query a checkpointLocation of its own"
         ) from None
 

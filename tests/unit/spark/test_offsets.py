@@ -50,12 +50,14 @@ def test_a_checkpoint_of_the_stock_connector_goes_on() -> None:
     "foreign",
     [
         {},
+        7,
+        [],
         {"logOffset": 3},
         {"t": 5, "$ottla": {"ids": {}}},
         {"t": {"x": 5}, "$ottla": {"ids": {}}},
         {"t": {"0": 5}, "$ottla": []},
     ],
 )
-def test_offsets_of_another_source_are_refused_with_the_way_out(foreign: dict[str, Any]) -> None:
+def test_offsets_of_another_source_are_refused_with_the_way_out(foreign: Any) -> None:
     with pytest.raises(OffsetError, match="checkpointLocation of its own"):
         position_of(foreign)
