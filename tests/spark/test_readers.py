@@ -7,6 +7,7 @@ that are deleted, transactions. That Spark itself calls them so is `test_source`
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -172,6 +173,51 @@ def test_a_topic_deleted_while_it_is_read_is_called_that(stream: Any, topics: To
         values_between(impatient, start, end)
     lenient = stream(subscribe=topic, failOnDataLoss="false", **soon)
     assert values_between(lenient, start, end) == []
+
+
+# Longer than any test: what the reader knows of topics is as old as it may be.
+OLD_LIST = {"partition.metadata.cache.ttl.ms": "600000"}
+
+
+def test_a_topic_deleted_between_two_batches_is_named(stream: Any, topics: Topics) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(10))
+    other = topics.create("in2")
+    strict = stream(subscribe=topic, **OLD_LIST)
+    end = strict.latestOffset(strict.initialOffset(), ReadAllAvailable())
+    lenient = stream(subscribePattern=re.escape(topic) + "2?", failOnDataLoss="false", **OLD_LIST)
+    both = lenient.latestOffset(lenient.initialOffset(), ReadAllAvailable())
+    topics.delete("in")
+    with pytest.raises(DataLoss, match=f"exist no more: {topic}-0, {topic}-1"):
+        strict.latestOffset(end, ReadAllAvailable())
+    topics.fill("in2", range(100, 120))
+    later = lenient.latestOffset(both, ReadAllAvailable())
+    assert topic not in later
+    assert values_between(lenient, both, later) == list(range(100, 120))
+    assert sum(topics.committed(both["$ottla"]["group"], "in2").values()) == 0
+    # What it has read of the other is committed, though one of its topics is gone.
+    lenient.latestOffset(later, ReadAllAvailable())
+    assert topics.committed(both["$ottla"]["group"], "in2") == {0: 10, 1: 10}
+    assert later[other] == {"0": 10, "1": 10}
+
+
+def test_a_topic_created_again_with_fewer_records_is_no_log_that_was_cut(
+    stream: Any, topics: Topics
+) -> None:
+    topic = topics.create("in")
+    topics.fill("in", range(10))
+    quick = {"fetchOffset.numRetries": "0", **OLD_LIST}
+    strict = stream(subscribe=topic, **quick)
+    lenient = stream(subscribe=topic, failOnDataLoss="false", **quick)
+    end = strict.latestOffset(strict.initialOffset(), ReadAllAvailable())
+    same = lenient.latestOffset(lenient.initialOffset(), ReadAllAvailable())
+    topics.delete("in")
+    topics.create("in")
+    topics.fill("in", range(100, 104))
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again"):
+        strict.latestOffset(end, ReadAllAvailable())
+    later = lenient.latestOffset(same, ReadAllAvailable())
+    assert values_between(lenient, same, later) == [100, 101, 102, 103]
 
 
 def test_deleted_records_are_an_error_with_offsets_and_remedy(stream: Any, topics: Topics) -> None:

@@ -13,7 +13,7 @@ from ottla.protocol.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.cluster_view import Committed, TopicFacts
 from ottla.spark.decisions import TOPIC as DECISIONS
-from ottla.spark.errors import OptionError
+from ottla.spark.errors import OptionError, TopicsChanged
 from ottla.spark.source_options import Subscription
 from ottla.spark.wire import Wire, consumer_settings
 
@@ -75,6 +75,7 @@ class ClientView:
     async def _offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         by_leader: dict[int, list[TopicPartition]] = {}
         for topic, partition in at:
+            self._refuse_gone(topic)
             leader = await self._wire.leader_of(topic, partition)
             by_leader.setdefault(leader, []).append((topic, partition))
         core = self._wire.core
@@ -94,6 +95,13 @@ class ClientView:
                     if one.offset >= 0:
                         found[topic.name, one.partition_index] = one.offset
         return found
+
+    def _refuse_gone(self, topic: str) -> None:
+        """What is asked for was in a list of topics: a broker that does not know it any more has
+        seen it deleted, and waiting for it would hold the query up for nothing."""
+        info = self._wire.core.cluster.topics.get(topic)
+        if info is not None and info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            raise TopicsChanged(f"topic {topic} exists no more")
 
     def _question(
         self, places: list[TopicPartition], at: Mapping[TopicPartition, int]
@@ -187,6 +195,8 @@ class ClientView:
         )
         for topic in answer.topics:
             for one in topic.partitions:
+                if one.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                    raise TopicsChanged(f"topic {topic.name} exists no more")
                 if one.error_code != NONE:
                     raise self._wire.group_error(group_id, one.error_code)
 

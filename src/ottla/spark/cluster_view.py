@@ -37,7 +37,8 @@ class ClusterView(Protocol):
 
     def offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """For EARLIEST, LATEST (the last stable offset when reading committed records) or a
-        timestamp; a partition without a record at or after the timestamp is left out."""
+        timestamp; a partition without a record at or after the timestamp is left out. Raises
+        TopicsChanged where a topic exists no more."""
 
     def committed(
         self, group_id: str, partitions: list[TopicPartition]

@@ -21,6 +21,10 @@ class DataLoss(SparkError):
     """Records that a query was owed are gone; the message names them and the way on."""
 
 
+class TopicsChanged(SparkError):
+    """A topic that was there exists no more, or is another one: what was planned must be anew."""
+
+
 class OffsetError(SparkError):
     """A checkpoint holds offsets that are not of this source."""
 

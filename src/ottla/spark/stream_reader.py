@@ -26,6 +26,7 @@ from ottla.spark import defaults, stream_plan
 from ottla.spark.admission import TriggerPace, shares
 from ottla.spark.boundaries import resolve
 from ottla.spark.cluster_view import ClusterView, TopicFacts
+from ottla.spark.errors import TopicsChanged
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offsets import ByPartition, Position, position_of, ranges_between
 from ottla.spark.option_values import EARLIEST, LATEST
@@ -114,10 +115,21 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # startingOffsets counts in the first run only: say where this one really begins.
             log.warning("reading on from %s as group %s", given.next_offsets, given.group_id)
         self._commit(given)
+        try:
+            return self._next(start, given, limit)
+        except TopicsChanged as changed:
+            log.warning("%s: looking at the topics anew", changed)
+            self._topics_until_ms = 0
+            return self._next(start, given, limit)
+
+    def _next(self, start: dict[str, Any], given: Position, limit: ReadLimit) -> dict[str, Any]:
+        """Raises TopicsChanged where the list of topics is older than what the brokers say."""
         topics = self._topics_now()
         position = stream_plan.without_lost_topics(
             given, topics, self._losses, self.options.subscription
         )
+        if not topics:
+            self.options.expect_topics(topics)
         view = self._connected()
         fresh = [
             place
@@ -129,6 +141,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stream_plan.check_new_partitions(first, self._losses)
         latest = self._ends(position, [*position.next_offsets, *first])
         cut = stream_plan.receded(position, latest)
+        if cut and view.topics(self.options.subscription) != topics:
+            raise TopicsChanged("the ends of partitions are of other topics than those known")
         position = stream_plan.after_cut(position, cut, self._losses)
         self._latest = stream_plan.next_position(position, topics, first, latest, None)
         if self._target is not None:
@@ -192,8 +206,6 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if now_ms >= self._topics_until_ms:
             self._topics = self._connected().topics(self.options.subscription)
             self._topics_until_ms = now_ms + self.options.metadata_ttl_ms
-            if not self._topics:
-                self.options.expect_topics(())
         return self._topics
 
     def _admits(
