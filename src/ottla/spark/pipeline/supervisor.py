@@ -8,11 +8,13 @@ engine did when it died needs no care here: queries go on from their checkpoints
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from ottla.spark.defaults import STARTING_OFFSETS
@@ -73,6 +75,7 @@ class Supervisor:
     def step(self) -> bool:
         """Once around; False when it is over."""
         at = now_ms()
+        keep_log_small(self._control.engine_log)
         wanted = self._control.wanted()
         code = self._engine.poll() if self._engine is not None else None
         if self._engine is not None and code is not None:
@@ -158,10 +161,20 @@ def _how(code: int) -> str:
     return f"the engine ended with {code}; see engine.log"
 
 
+def keep_log_small(log: Path) -> None:
+    """Two files of the size at most, however long an engine runs. It holds its log open for
+    appending, and so does Spark's JVM: what is in there is copied, and the file is emptied."""
+    try:
+        if log.stat().st_size <= LOG_BYTES_MAX:
+            return
+    except FileNotFoundError:
+        return
+    shutil.copyfile(log, log.with_suffix(".log.1"))
+    os.truncate(log, 0)
+
+
 def launch_engine(project: Project, control: Control, *, once: bool) -> EngineProcess:
     """In a process group of its own: a terminal's Ctrl-C is for the runner to pass on."""
-    if control.engine_log.exists() and control.engine_log.stat().st_size > LOG_BYTES_MAX:
-        control.engine_log.replace(control.engine_log.with_suffix(".log.1"))
     environment = {**os.environ, "OTTLA_SUPERVISOR": str(os.getpid())}
     start = control.starts_at()
     if start:

@@ -64,6 +64,22 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path, monkeypatch)
 
 
+def test_the_log_of_an_engine_that_runs_for_weeks_stays_small(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOG_BYTES_MAX", 100)
+    world.step()
+    log = world.control.engine_log
+    assert not log.exists()
+    # As an engine has it, and Spark's JVM: open all the time, and written to at its end.
+    with log.open("ab", buffering=0) as written:
+        for round_ in range(4):
+            written.write(b"%d" % round_ * 60)
+            assert world.step()
+    old = log.with_suffix(".log.1")
+    assert (old.read_bytes(), log.read_bytes()) == (b"2" * 60 + b"3" * 60, b"")
+
+
 def test_an_engine_that_fails_is_started_again_later_each_time(world: World) -> None:
     assert world.step()
     assert world.state == "running"
