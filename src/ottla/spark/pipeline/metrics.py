@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ottla.spark.pipeline.project import SETTINGS_NAME, ProjectError, metrics_address
 from ottla.spark.pipeline.status import RUNNING, FlowStatus, Status
 
 
@@ -68,10 +69,16 @@ def serve(address: str, read: Callable[[], Status]) -> Callable[[], None]:
     """On host:port; what is returned ends it."""
     from prometheus_client import CollectorRegistry, start_http_server
 
-    host, _, port = address.rpartition(":")
+    host, port = metrics_address(address)
     registry = CollectorRegistry()
     registry.register(StatusCollector(read))
-    server, thread = start_http_server(int(port), addr=host or "127.0.0.1", registry=registry)
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as failure:
+        raise ProjectError(
+            f"metrics cannot be served on {address}: {failure.strerror}; set `metrics` in "
+            f"{SETTINGS_NAME} to an address of this machine that is free"
+        ) from failure
 
     def stop() -> None:
         server.shutdown()

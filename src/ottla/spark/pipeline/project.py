@@ -161,9 +161,18 @@ def load_settings(path: Path) -> Settings:
     try:
         _ = settings.trigger_ms, settings.views_every_ms
         values.choice("delivery", settings.delivery, (EXACTLY_ONCE, AT_LEAST_ONCE))
+        if settings.metrics:
+            _ = metrics_address(settings.metrics)
     except OptionError as wrong:
         raise ProjectError(f"{path}: {wrong}") from None
     return settings
+
+
+def metrics_address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise OptionError(f"option metrics: {text!r} is no host:port")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
 def _storage(root: Path, text: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from ottla.spark.pipeline.metrics import StatusCollector
+from ottla.spark.pipeline.metrics import StatusCollector, serve
 from ottla.spark.pipeline.progress import take_progress
+from ottla.spark.pipeline.project import ProjectError
 from ottla.spark.pipeline.status import FlowStatus, Status
 
 NOTES = '"$ottla": {"ids": {"t": "x"}, "group": "g-1", "query": "q", "servers": "s"}'
@@ -69,3 +72,10 @@ def test_prometheus_sees_it_all() -> None:
         'expectation="amount.unmet"',
     ):
         assert line in text, text
+
+
+def test_an_address_that_is_taken_is_named_with_its_setting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ProjectError, match=f"on {address}: .*`metrics` in ottla.yml"):
+            serve(address, lambda: Status("shop"))

@@ -73,6 +73,8 @@ def test_storage_elsewhere_and_within_the_project(tmp_path: Path) -> None:
         ("name: [\n", None, "is no YAML"),
         (SPEC, "triger: 1s\n", "'triger'; did you mean trigger"),
         (SPEC, "trigger: soon\n", "option trigger: 'soon'"),
+        (SPEC, "metrics: nonsense\n", "option metrics: 'nonsense' is no host:port"),
+        (SPEC, "metrics: here:99999\n", "option metrics: 'here:99999' is no host:port"),
         (SPEC, "delivery: perhaps\n", "option delivery"),
         (SPEC, "views_every: now\n", "option views_every"),
     ],
