@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from pyspark.pipelines.graph_element_registry import (
 )
 from pyspark.pipelines.output import MaterializedView, Sink, StreamingTable, TemporaryView
 
+from ottla.base.errors import OttlaError
 from ottla.spark.pipeline.project import Project, ProjectError
 from ottla.spark.pipeline.sql_files import Statement, statements_of
 
@@ -132,7 +134,7 @@ def load_graph(project: Project, spark: Any) -> Graph:
     with _inside(project.root), graph_element_registration_context(registry):
         for path in project.files():
             if path.suffix == ".py":
-                _run(path, spark)
+                _run(path, path.relative_to(project.root), spark)
             elif path.suffix == ".sql":
                 registry.register_sql(
                     path.read_text(encoding="utf-8"), path.relative_to(project.root)
@@ -143,13 +145,28 @@ def load_graph(project: Project, spark: Any) -> Graph:
     return registry.graph
 
 
-def _run(path: Path, spark: Any) -> None:
+def _run(path: Path, name: Path, spark: Any) -> None:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ProjectError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     module.__dict__["spark"] = spark
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except OttlaError:
+        raise  # says what is wrong, and what to do
+    except Exception as failure:
+        raise ProjectError(
+            f"{name}, line {_line_in(path, failure)}: {type(failure).__name__}: {failure}"
+        ) from failure
+
+
+def _line_in(path: Path, failure: Exception) -> int:
+    """Where in this file it happened; what it calls may have failed further on."""
+    if isinstance(failure, SyntaxError):
+        return failure.lineno or 0
+    frames = traceback.extract_tb(failure.__traceback__)
+    return next((one.lineno or 0 for one in reversed(frames) if one.filename == str(path)), 0)
 
 
 @contextlib.contextmanager
