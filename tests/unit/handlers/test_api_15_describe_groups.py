@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from ottla.handlers import answer_budget
 from ottla.handlers import api_15_describe_groups as handler
+from ottla.handlers.reply import CloseConnection
 from tests.unit.handlers.group_fakes import GroupServices
 
 NOT_ASKED_FOR = -(2**31)
@@ -50,5 +52,37 @@ def test_a_coordinator_that_is_elsewhere() -> None:
     services = GroupServices()
     services.groups.refusal = 16
     found = describe(services, 6, "g", "h", "g")
-    assert [(one.group_id, one.error_code) for one in found] == [("g", 16), ("h", 16)]
+    assert [(one.group_id, one.error_code) for one in found] == [("g", 16), ("g", 16), ("h", 16)]
     assert describe(services, 6) == []
+
+
+def test_one_that_is_named_again_is_told_again() -> None:
+    services = GroupServices()
+    services.settle()
+    told = describe(services, 6, "g", "nobody", "g", "nobody", operations=True)
+    assert [one.group_id for one in told] == ["g", "g", "nobody", "nobody"]
+    assert told[0] == told[1]
+    assert told[2] == told[3]
+    assert len(told[0].members) == 1
+    assert told[0].authorized_operations == 3400
+
+
+def test_no_group_is_told_any_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_budget, "RESPONSE_ENTRIES_MAX", 1_000)
+    services = GroupServices()
+    services.settle()
+    assert len(describe(services, 6, *["g"] * 500)) == 500
+    with pytest.raises(CloseConnection, match="more than 1,000 entries"):
+        describe(services, 6, *["g"] * 501)
+
+
+def test_nor_any_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_budget, "RESPONSE_BYTES_MAX", 1_000)
+    services = GroupServices()
+    services.settle()
+    (one,) = describe(services, 6, "g")
+    (member,) = one.members
+    times = 1_000 // (len(member.member_metadata) + len(member.member_assignment))
+    assert len(describe(services, 6, *["g"] * times)) == times
+    with pytest.raises(CloseConnection, match="more than 1,000 bytes"):
+        describe(services, 6, *["g"] * (times + 1))
