@@ -92,11 +92,14 @@ class TimeLookup:
                     segment.time_index.open()
                     start = segment.time_index.offset_before(timestamp)
                     places.append(_place(segment, max(start, self._first_offset)))
-        return self._search(places, timestamp, upper_bound)
+        return TimeSearch(self._directory, places, timestamp, self._first_offset, upper_bound)
 
     def latest(self, upper_bound: int) -> TimeSearch:
         """For the first record with the largest timestamp of all; none if that is not below
-        `upper_bound`."""
+        `upper_bound`.
+
+        As with Kafka it may be below the log start, for as long as its segment is there: none would
+        say that the log is empty."""
         latest: Segment | None = None
         with storing(self._directory, "read"):
             for segment in self._segments:
@@ -107,9 +110,9 @@ class TimeLookup:
                 if segment.max_timestamp > largest_yet:
                     latest = segment
             if latest is None:
-                return self._search([], 0, upper_bound)
+                return TimeSearch(self._directory, [], 0, 0, upper_bound)
             place = _place(latest, latest.max_timestamp_offset)
-        return self._search([place], latest.max_timestamp, upper_bound)
+        return TimeSearch(self._directory, [place], latest.max_timestamp, 0, upper_bound)
 
     def _held(self) -> list[Segment]:
         """Those that are not below the log start as a whole."""
@@ -117,9 +120,6 @@ class TimeLookup:
             self._segments, self._first_offset, key=lambda segment: segment.base_offset
         )
         return self._segments[max(behind - 1, 0) :]
-
-    def _search(self, places: list[Place], timestamp: int, upper_bound: int) -> TimeSearch:
-        return TimeSearch(self._directory, places, timestamp, self._first_offset, upper_bound)
 
 
 def _place(segment: Segment, start_offset: int) -> Place:

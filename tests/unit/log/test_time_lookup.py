@@ -72,11 +72,15 @@ def test_of_equal_timestamps_the_first_counts() -> None:
         assert world.log.times().latest(4).run() == (9, 1, 0)
 
 
-def test_the_largest_timestamp_below_the_log_start_is_not_there_any_more() -> None:
+def test_the_largest_timestamp_is_told_for_as_long_as_its_segment_is_there() -> None:
+    """Kafka does not ask whether the record is below the log start, and neither do its clients:
+    none would mean that the log is empty."""
     for append_time in (False, True):
-        log = a_world(append_time=append_time).log
-        log.advance_log_start(13)
-        assert log.times().latest(14).run() is None
+        world = a_world(append_time=append_time)
+        world.log.advance_log_start(13)
+        assert world.log.times().latest(14).run() == (40, 10, 5)
+        world.log.advance_log_start(14)
+        assert world.log.times().latest(14).run() == (40, 10, 5)
 
 
 def test_with_append_time_all_records_of_a_batch_have_its_time() -> None:
