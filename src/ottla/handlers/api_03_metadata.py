@@ -12,7 +12,7 @@ encoded pieces (metadata_pieces); an answer that refuses the whole request is no
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ottla.handlers import authorized_operations
@@ -168,7 +168,7 @@ class _Answer:
 
     def add_all(self) -> None:
         for topic in self._image.topics.values():
-            self.topics.append(self.pieces.kept(topic) or self._keep(topic))
+            self.topics.append(self._piece(topic))
 
     def add_by_name(self, names: Iterable[str]) -> list[str]:
         """The names of topics that do not exist and could."""
@@ -177,7 +177,7 @@ class _Answer:
         for name in names:
             topic = self._image.topics.get(name)
             if topic is not None:
-                self.topics.append(self.pieces.kept(topic) or self._keep(topic))
+                self.topics.append(self._piece(topic))
                 continue
             code = code_without_topic(name)
             if code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -190,18 +190,27 @@ class _Answer:
         for topic_id in topic_ids:
             topic = self._image.topic_by_id(topic_id)
             if topic is not None:
-                self.topics.append(self.pieces.kept(topic) or self._keep(topic))
+                self.topics.append(self._piece(topic))
             else:
                 # Kafka tells no operations here: it does not know whose they would be.
                 self.topics.append(self.pieces.encode(_failed(None, topic_id, UNKNOWN_TOPIC_ID)))
 
-    def _keep(self, topic: TopicImage) -> bytes:
+    def _piece(self, topic: TopicImage) -> bytes:
+        lost = self._context.services.partitions.lost(topic.name)
+        if lost:
+            # The image does not know of it, so that nothing would tell when it is over.
+            return self.pieces.encode(self._describe(topic, lost))
+        return self.pieces.kept(topic) or self.pieces.keep(topic, self._describe(topic, ()))
+
+    def _describe(self, topic: TopicImage, lost: Collection[int]) -> Fields:
         version, reachable = self._context.api_version, self._reachable_brokers()
-        partitions = [
-            _for_version(version, describe_partition(index, state, self._image, reachable))
-            for index, state in topic.partitions.items()
-        ]
-        fields = {
+        broker_id = self._context.services.broker_id
+        partitions = []
+        for index, state in topic.partitions.items():
+            lost_by = broker_id if index in lost else None
+            described = describe_partition(index, state, self._image, reachable, lost_by)
+            partitions.append(_for_version(version, described))
+        return {
             "error_code": NONE,
             "name": topic.name,
             "topic_id": topic.topic_id,
@@ -209,7 +218,6 @@ class _Answer:
             "partitions": partitions,
             "topic_authorized_operations": self._operations,
         }
-        return self.pieces.keep(topic, fields)
 
 
 def _for_version(version: int, partition: Fields) -> Fields:

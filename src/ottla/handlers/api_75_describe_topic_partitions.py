@@ -13,13 +13,12 @@ from typing import Any
 from ottla.handlers import authorized_operations
 from ottla.handlers.context import Context
 from ottla.handlers.partition_description import (
-    Endpoints,
     code_without_topic,
     describe_partition,
     reachable_brokers,
 )
 from ottla.metadata import topic_names
-from ottla.metadata.image import MetadataImage, TopicImage
+from ottla.metadata.image import TopicImage
 from ottla.protocol.error_codes import INVALID_REQUEST, NONE
 from ottla.protocol.primitives import NULL_UUID
 
@@ -40,7 +39,7 @@ def handle(context: Context, request: Any) -> Fields:
         if first_partition < 0 or (names and first_topic not in names):
             return _answer([_refused(topic.name) for topic in request.topics], None)
     image = context.services.image
-    page = _Page(image, reachable_brokers(context), _limit(context, request))
+    page = _Page(context, _limit(context, request))
     for name in sorted(names or image.topics):
         if name < first_topic:
             continue
@@ -75,11 +74,12 @@ def _without_partitions(name: str, code: int, operations: int) -> Fields:
 
 
 class _Page:
-    def __init__(self, image: MetadataImage, reachable: Endpoints, limit: int) -> None:
+    def __init__(self, context: Context, limit: int) -> None:
         self.topics: list[Fields] = []
         self.next_cursor: Fields | None = None
-        self._image = image
-        self._reachable = reachable
+        self._services = context.services
+        self._image = context.services.image
+        self._reachable = reachable_brokers(context)
         self._left = limit
 
     def add(self, name: str, first_partition: int) -> bool:
@@ -104,9 +104,11 @@ class _Page:
 
     def _describe(self, topic: TopicImage, indexes: list[int]) -> Fields:
         partitions = []
+        lost = self._services.partitions.lost(topic.name)
         for index in indexes:
             state = topic.partitions[index]
-            described = describe_partition(index, state, self._image, self._reachable)
+            lost_by = self._services.broker_id if index in lost else None
+            described = describe_partition(index, state, self._image, self._reachable, lost_by)
             partitions.append({**described, "error_code": NONE})
         return {
             "error_code": NONE,

@@ -5,7 +5,8 @@ endpoint under the name of the listener that the request came in on.
 
 And how a partition that nobody leads is told. It is stored with an in-sync set that is never empty
 (Z2); Kafka's is empty by then, and who was in it is eligible. So it is told, or a partition of one
-replica would be told as whole while it can't be reached.
+replica would be told as whole while it can't be reached. The same goes for one whose leader's disk
+has failed, if this broker is the leader: it knows that of itself only.
 """
 
 from __future__ import annotations
@@ -42,17 +43,26 @@ def reachable_brokers(context: Context) -> Endpoints:
 
 
 def describe_partition(
-    index: int, state: PartitionState, image: MetadataImage, reachable: Endpoints
+    index: int,
+    state: PartitionState,
+    image: MetadataImage,
+    reachable: Endpoints,
+    lost_by: int | None = None,
 ) -> Fields:
-    """The fields of Metadata v7+ and of DescribeTopicPartitions."""
+    """The fields of Metadata v7+ and of DescribeTopicPartitions. `lost_by`: the broker whose
+    replica is of no use."""
     leader, code = state.leader, NONE
-    if leader not in reachable:
+    if leader == lost_by:
+        leader, code = NO_LEADER, LEADER_NOT_AVAILABLE
+    elif leader not in reachable:
         # A leader that is there but has no such listener is a matter of configuration (KIP-103).
         code = LISTENER_NOT_FOUND if image.is_live(leader) else LEADER_NOT_AVAILABLE
         leader = NO_LEADER
     in_sync, eligible, last_known = state.in_sync, state.eligible, state.last_known
-    if state.leader == NO_LEADER:
+    if state.leader in (NO_LEADER, lost_by):
         in_sync, eligible = (), tuple(sorted({*in_sync, *eligible}))
+        if state.leader != NO_LEADER:
+            last_known = (state.leader,)
     else:
         last_known = ()
     return {
@@ -64,7 +74,9 @@ def describe_partition(
         "isr_nodes": in_sync,
         "eligible_leader_replicas": eligible,
         "last_known_elr": last_known,
-        "offline_replicas": [replica for replica in state.replicas if replica not in reachable],
+        "offline_replicas": [
+            replica for replica in state.replicas if replica not in reachable or replica == lost_by
+        ],
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol
 
 from ottla.base.deferred import Deferred, all_of
@@ -84,6 +84,8 @@ class LocalReplicas:
         """Epochs that an earlier life of this broker has led: this one does not know how far it
         was, and others may have copied what is not here any more (R1, R9)."""
         self._corrupt: dict[TopicPartition, None] = {}
+        self._lost: dict[str, set[int]] = {}
+        """Those that are of no use any more, by topic."""
         self.alarms = 0
         """How many replicas have broken an invariant since the start."""
         self.copying: Copying = NoCopying()
@@ -102,6 +104,9 @@ class LocalReplicas:
 
     def all(self) -> Iterable[Partition]:
         return self._partitions.values()
+
+    def lost(self, topic: str) -> Collection[int]:
+        return self._lost.get(topic, ())
 
     def online(self) -> Iterator[tuple[Partition, PartitionLog]]:
         for partition in self._partitions.values():
@@ -249,6 +254,7 @@ class LocalReplicas:
             return False
         log.warning("%s-%d is copied anew; what there was is in %s", *key, aside)
         del self._corrupt[key]
+        self._forget_loss(*key)
         self._loader.on_removed(partition.log_dir)
         del self._partitions[key]
         return True
@@ -293,7 +299,7 @@ class LocalReplicas:
             outcome.result()
             offline = [order.key for order in orders if not self._install(order)]
             if offline:
-                self.on_offline(offline)
+                self._went_offline(offline)
             finished.resolve(None)
 
         self._loader.open(orders).when_done(opened)
@@ -346,6 +352,7 @@ class LocalReplicas:
         self.copying.unfollow(partition)
         self._loader.on_removed(partition.log_dir)
         self._corrupt.pop((topic, index), None)
+        self._forget_loss(topic, index)
         partition.go_away()
         held, partition.log = partition.log, None
         log_dir = self._log_dir_of(partition.log_dir)
@@ -397,7 +404,7 @@ class LocalReplicas:
                 for partition in gone:
                     self.copying.unfollow(partition)
                     partition.go_offline()
-                self.on_offline([(one.topic, one.partition) for one in gone])
+                self._went_offline([(one.topic, one.partition) for one in gone])
                 if all(one.error is not None for one in self._log_dirs):
                     self.on_last_dir_failed()
 
@@ -418,7 +425,7 @@ class LocalReplicas:
             write_mark(self._files, held.directory, reason)
         except StorageError as failure:
             self.storage_failed(failure)
-        self.on_offline([key])
+        self._went_offline([key])
 
     def corrupt_in(self, log_dir: str) -> list[TopicPartition]:
         """Those that lie there and are not served because of what is in them."""
@@ -437,7 +444,18 @@ class LocalReplicas:
         if held is not None:
             # What it has is kept, and everything of it that is open is let go.
             self._timers.call_later(0, held.abandon)
-        self.on_offline([(partition.topic, partition.partition)])
+        self._went_offline([(partition.topic, partition.partition)])
+
+    def _went_offline(self, keys: list[TopicPartition]) -> None:
+        for topic, index in keys:
+            self._lost.setdefault(topic, set()).add(index)
+        self.on_offline(keys)
+
+    def _forget_loss(self, topic: str, index: int) -> None:
+        lost = self._lost.get(topic, set())
+        lost.discard(index)
+        if not lost:
+            self._lost.pop(topic, None)
 
     def _log_dir_of(self, path: str) -> LogDir:
         return next(log_dir for log_dir in self._log_dirs if log_dir.path == path)

@@ -160,6 +160,11 @@ class FakePartitions:
     def all(self) -> Iterable[Partition]:
         return self.table.values()
 
+    def lost(self, topic: str) -> set[int]:
+        return {
+            index for (name, index), one in self.table.items() if name == topic and one.log is None
+        }
+
     def log_dirs(self) -> list[LogDirState]:
         return self.dirs
 

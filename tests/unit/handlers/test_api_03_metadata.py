@@ -13,8 +13,10 @@ import pytest
 from ottla.handlers import api_03_metadata as module
 from ottla.metadata.image import MetadataImage, PartitionState
 from tests.unit.handlers.read_fakes import (
+    FakeLog,
     FakeServices,
     a_broker,
+    a_partition,
     a_topic,
     an_image,
     ask,
@@ -285,6 +287,37 @@ def test_replicas_that_can_not_be_reached(version: int) -> None:
         return
     assert replicas == [([1, 2], [1, 2]), ([4, 2], []), ([3, 1], [3, 1]), ([4, 1], [4, 1])]
     assert offline == ([[2], [4, 2], [3], [4]] if version >= 5 else [[]] * 4)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_replicas_whose_disk_has_failed_here(version: int) -> None:
+    """As Kafka 4.3.1 tells them: one on its own, one that another leads by now, and one that is
+    well."""
+    states = [
+        PartitionState(1, 5, (1,), (1,)),
+        PartitionState(2, 6, (1, 2), (2,)),
+        PartitionState(1, 7, (1, 2), (1, 2)),
+    ]
+    image = an_image(a_topic("t", *states), brokers=[a_broker(1), a_broker(2)])
+    services = FakeServices(image, *(a_partition(FakeLog(), "t", index) for index in range(3)))
+
+    def told() -> list[tuple[Any, ...]]:
+        partitions = metadata(services, version, ["t"])["topics"][0]["partitions"]
+        names = ("error_code", "leader_id", "replica_nodes", "isr_nodes", "offline_replicas")
+        return [tuple(each[name] for name in names) for each in partitions]
+
+    assert [each[:2] for each in told()] == [(0, 1), (0, 2), (0, 1)]
+    for index in (0, 1):
+        services.partitions.table["t", index].log = None
+    if version == 0:
+        assert told() == [(5, -1, [], [], []), (9, 2, [2], [2], []), (0, 1, [1, 2], [1, 2], [])]
+        return
+    offline = [1] if version >= 5 else []
+    assert told() == [
+        (5, -1, [1], [], offline),
+        (0, 2, [1, 2], [2], offline),
+        (0, 1, [1, 2], [1, 2], []),
+    ]
 
 
 def test_another_listener_shows_another_cluster() -> None:

@@ -13,6 +13,7 @@ from ottla.metadata.image import PartitionState
 from tests.unit.handlers.read_fakes import (
     FakeServices,
     a_broker,
+    a_partition,
     a_topic,
     an_image,
     ask,
@@ -207,6 +208,16 @@ def test_a_cursor_at_a_topic_that_is_gone() -> None:
         [(3, "nope", []), (0, "t1", [0])],
         ("t1", 1),
     )
+
+
+def test_a_replica_whose_disk_has_failed_here() -> None:
+    """As Kafka 4.3.1 tells it."""
+    services = FakeServices(an_image(a_topic("t1", ONE)), a_partition(None, "t1"))
+    (partition,) = describe(["t1"], services=services)["topics"][0]["partitions"]
+    names = ("error_code", "leader_id", "isr_nodes")
+    assert [partition[name] for name in names] == [0, -1, []]
+    names = ("eligible_leader_replicas", "last_known_elr", "offline_replicas")
+    assert [partition[name] for name in names] == [[1], [1], [1]]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5])

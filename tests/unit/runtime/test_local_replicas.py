@@ -259,6 +259,8 @@ def test_a_failed_disk_is_told(tmp_path: Path) -> None:
     assert len(of_one) == 2, "new replicas go where the fewest are"
     two.replicas.storage_failed(StorageError(f"{one}/t-0", "append"))
     assert sorted(two.offline) == [("t", index) for index in of_one]
+    assert sorted(two.replicas.lost("t")) == of_one
+    assert not two.replicas.lost("u")
     assert all(partition.log_dir != one for partition in two.followed)
     for index in range(4):
         expected = KAFKA_STORAGE_ERROR if index in of_one else two.partition(index).check_leader(-1)
@@ -315,6 +317,7 @@ def test_an_alarm_takes_one_replica_offline(
     assert "ALARM: t-0" in caplog.text
     assert broker.replicas.alarms == 1
     assert broker.offline == [("t", 0)]
+    assert list(broker.replicas.lost("t")) == [0]
     assert broker.followed == {broker.partition(1): 2}
     broker.time.advance(1)
     assert broker.partition(0).check_leader(-1) == KAFKA_STORAGE_ERROR
@@ -353,6 +356,7 @@ def test_it_is_copied_anew_once_nobody_counts_on_it(tmp_path: Path) -> None:
     assert fresh.log is not None
     assert fresh.log.log_end_offset == 0
     assert broker.followed == {fresh: 2}
+    assert not broker.replicas.lost("t")
     assert any(name.endswith("-stray") for name in broker.names())
 
 
@@ -366,6 +370,7 @@ def test_a_corrupt_replica_is_deleted_with_its_topic_and_the_next_one_begins_ane
     log = broker.partition().log
     assert log is not None
     assert log.log_end_offset == 0
+    assert not broker.replicas.lost("t")
     broker.time.advance(60_000)
     assert broker.names() == ["t-0"]
 
@@ -427,6 +432,7 @@ def test_what_has_rotted_is_served_no_more_and_others_are_told(
     assert broker.partition(0).check_leader(-1) == KAFKA_STORAGE_ERROR
     assert broker.partition(1).check_leader(-1) == NONE
     assert broker.offline == [("t", 0)]
+    assert list(broker.replicas.lost("t")) == [0]
     assert broker.replicas.corrupt_in(str(broker.disk / "one")) == [("t", 0)]
     assert broker.replicas.corrupt_in(str(broker.disk / "two")) == []
 
