@@ -73,6 +73,8 @@ def _end_with_bump(held: Transaction, asked: EndAsked, fresh_id: int | None, now
         return refusal(INVALID_TXN_STATE if is_opposite else CONCURRENT_TRANSACTIONS)
     if is_repeated:
         is_same = asked.committed == (held.state == COMPLETE_COMMIT) and held.state in COMPLETED
+        if is_same and held.producer_epoch == EPOCH_MAX and not asked.forgets:
+            return _another_id(held, fresh_id, now_ms)
         return Step(answer_of(NONE if is_same else INVALID_TXN_STATE, held))
     if held.state != ONGOING:
         if asked.committed:
@@ -88,6 +90,21 @@ def _end_with_bump(held: Transaction, asked: EndAsked, fresh_id: int | None, now
     if bumped.next_producer_id != NO_ID and bumped.next_producer_epoch == NO_EPOCH:
         answer.update(producer_id=bumped.next_producer_id, producer_epoch=0)
     return Step(answer, _decided(bumped, asked, now_ms))
+
+
+def _another_id(held: Transaction, fresh_id: int | None, now_ms: int) -> Step:
+    """For whom a time-out at the last epoch has aborted its transaction already: the fence took the
+    highest epoch, which is no producer's."""
+    if fresh_id is None:
+        return NEEDS_ID
+    begun = held._replace(
+        producer_id=fresh_id,
+        producer_epoch=0,
+        previous_producer_id=held.producer_id,
+        last_epoch=EPOCH_LAST,
+        updated_ms=now_ms,
+    )
+    return Step(answer_of(NONE, begun), begun)
 
 
 def _ending(held: Transaction) -> Transaction:

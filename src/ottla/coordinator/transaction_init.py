@@ -207,8 +207,9 @@ def fence_step(held: Transaction, code: int, now_ms: int, own_epoch: int = NO_EP
     """
     client_id, client_epoch = held.client()
     epoch_above = min(client_epoch + 1, EPOCH_MAX)
-    # The highest epoch is no producer's: who had the last one names it, and gets another id.
-    is_told = own_epoch != NO_EPOCH and epoch_above < EPOCH_MAX
+    # The highest epoch is no producer's: who had the last one names it, and gets another id. And
+    # who says that it has the highest one was told so by nobody.
+    is_told = own_epoch != NO_EPOCH and client_epoch < EPOCH_MAX
     fenced = held._replace(
         state=PREPARE_ABORT,
         last_epoch=own_epoch,

@@ -420,15 +420,40 @@ def test_out_of_time_and_taken_over_it_is_fenced(world: TransactionWorld) -> Non
     assert code(init(world, *owner)) == 90
 
 
-def test_a_time_out_at_the_last_epoch(world: TransactionWorld) -> None:
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_out_of_time_at_the_last_epoch_its_producer_aborts_and_goes_on_with_another_id(
+    world: TransactionWorld, is_reloaded: bool
+) -> None:
+    init(world)
+    at_epoch(world, 32766)
+    last = (1000, 32766)
+    add(world, last, client=NEW)
+    world.holds_markers = True
+    world.clock.now_ms += 60_001
+    world.settle(world.shard.abort_timed_out("x"))
+    assert [code(end(world, last, way, NEW)) for way in (True, False)] == [48, 51]
+    world.write_held()
+    assert world.markers == [("t", 0, 1000, 32767, False)]
+    if is_reloaded:
+        world.reload()
+    world.holds_markers = False
+    assert [code(end(world, last, way)) for way in (True, False)] == [90, 90]
+    assert code(end(world, last, True, NEW)) == 48
+    assert begun(end(world, last, False, NEW)) == (1001, 0)
+    assert begun(end(world, last, False, NEW)) == (1001, 0)
+    assert begun(init(world, *last)) == (1001, 0)
+    assert add(world, (1001, 0), client=NEW) == 0
+    assert code(end(world, last, False, NEW)) == 49
+
+
+def test_out_of_time_at_the_last_epoch_anybody_may_begin_anew(world: TransactionWorld) -> None:
     init(world)
     at_epoch(world, 32766)
     add(world, (1000, 32766), client=NEW)
     world.clock.now_ms += 60_001
     world.settle(world.shard.abort_timed_out("x"))
-    assert world.markers == [("t", 0, 1000, 32767, False)]
-    assert code(end(world, (1000, 32766), False, NEW)) == 90
     assert begun(init(world)) == (1001, 0)
+    assert code(end(world, (1000, 32766), False, NEW)) == 49
 
 
 def test_what_ended_meanwhile_is_not_aborted(world: TransactionWorld) -> None:
