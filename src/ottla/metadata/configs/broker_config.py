@@ -165,12 +165,28 @@ def check_together(config: BrokerConfig) -> None:
         raise ConfigError(
             "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
         )
+    _check_consumer_group_times(config)
     if config.get_optional_str("authorizer.class.name"):
         # Starting without it would let everybody do what its owner forbade.
         raise ConfigError(
             "authorizer.class.name is set, but access rights are not checked yet: "
             "take it out to start without them"
         )
+
+
+def _check_consumer_group_times(config: BrokerConfig) -> None:
+    """As Kafka refuses to start. It does not compare those of classic groups."""
+    heartbeat = "group.consumer.heartbeat.interval.ms"
+    session = "group.consumer.session.timeout.ms"
+    for name in (heartbeat, session):
+        least, most = (name.replace("consumer.", f"consumer.{end}.") for end in ("min", "max"))
+        for greater, less in ((most, least), (name, least)):
+            if config.get_int(greater) < config.get_int(less):
+                raise ConfigError(f"{greater} must be greater than or equal to {less}")
+        if config.get_int(name) > config.get_int(most):
+            raise ConfigError(f"{name} must be less than or equal to {most}")
+    if config.get_int(heartbeat) >= config.get_int(session):
+        raise ConfigError(f"{heartbeat} must be less than {session}")
 
 
 def connections_per_ip_overrides(config: BrokerConfig) -> dict[str, int]:

@@ -175,6 +175,55 @@ def test_asking_for_the_wrong_type_is_a_mistake_in_the_program(getter: str, name
             "authorizer.class.name is set, but access rights are not checked yet: "
             "take it out to start without them",
         ),
+        *(
+            ({f"group.consumer.{name}.ms": value}, f"group.consumer.{reason}")
+            for name, value, reason in (
+                (
+                    "max.heartbeat.interval",
+                    "4000",
+                    "max.heartbeat.interval.ms must be greater than or equal to "
+                    "group.consumer.min.heartbeat.interval.ms",
+                ),
+                (
+                    "heartbeat.interval",
+                    "4000",
+                    "heartbeat.interval.ms must be greater than or equal to "
+                    "group.consumer.min.heartbeat.interval.ms",
+                ),
+                (
+                    "heartbeat.interval",
+                    "16000",
+                    "heartbeat.interval.ms must be less than or equal to "
+                    "group.consumer.max.heartbeat.interval.ms",
+                ),
+                (
+                    "max.session.timeout",
+                    "40000",
+                    "max.session.timeout.ms must be greater than or equal to "
+                    "group.consumer.min.session.timeout.ms",
+                ),
+                (
+                    "min.session.timeout",
+                    "50000",
+                    "session.timeout.ms must be greater than or equal to "
+                    "group.consumer.min.session.timeout.ms",
+                ),
+                (
+                    "session.timeout",
+                    "70000",
+                    "session.timeout.ms must be less than or equal to "
+                    "group.consumer.max.session.timeout.ms",
+                ),
+            )
+        ),
+        (
+            {
+                "group.consumer.heartbeat.interval.ms": "46000",
+                "group.consumer.max.heartbeat.interval.ms": "50000",
+            },
+            "group.consumer.heartbeat.interval.ms must be less than "
+            "group.consumer.session.timeout.ms",
+        ),
     ],
 )
 def test_what_does_not_go_together(properties: dict[str, str], reason: str) -> None:
