@@ -1,7 +1,8 @@
 """AddPartitionsToTxn 0-5: which partitions a transaction is going to write to.
 
-v2 tells PRODUCER_FENCED apart; v3 flexible; v4 is for brokers, on their own listener: many
-transactions at once, added or only verified. All partitions of a transaction are added or none.
+v2 tells PRODUCER_FENCED apart; v3 flexible; v4 is for brokers: many transactions at once, added or
+only verified. Some clients add their partitions with it all the same (@platformatic/kafka), and
+Kafka lets them where it has no authorizer. All partitions of a transaction are added or none.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ from typing import Any
 
 from ottla.base.ids import TopicPartition
 from ottla.coordinator.shard import Fields
-from ottla.handlers.complaints import complain
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import gather
 from ottla.handlers.transaction_requests import PATIENCE_MS, Answer, answered, code_for
 from ottla.metadata import topic_names
 from ottla.protocol.error_codes import (
-    CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
     NONE,
     OPERATION_NOT_ATTEMPTED,
@@ -36,9 +35,6 @@ Codes = Mapping[TopicPartition, int]
 
 def handle(context: Context, request: Any) -> Answer:
     if context.api_version >= BATCHED_FROM:
-        if context.listener_name != context.services.inter_broker_listener:
-            complain(context, "AddPartitionsToTxn of brokers on the listener of clients")
-            return {"error_code": CLUSTER_AUTHORIZATION_FAILED, "results_by_transaction": []}
         answers = [_one_of_many(context, one) for one in request.transactions]
         return gather(
             answers, lambda results: {"error_code": NONE, "results_by_transaction": results}

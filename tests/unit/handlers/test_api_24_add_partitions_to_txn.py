@@ -69,6 +69,14 @@ def test_added(services: FakeServices, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_added_where_brokers_have_a_listener_of_their_own(
+    services: FakeServices, version: int
+) -> None:
+    services.inter_broker_listener = "REPLICATION"
+    assert add(services, version, [0, 1]) == {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_all_or_none(services: FakeServices, version: int) -> None:
     assert add(services, version, [0, 7]) == {0: 55, 7: 3}
     assert add(services, version, [0], topic="nope") == {0: 3}
