@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.brokers import SHARED_SETTINGS, Ottla
+from bench.groups import commit_frame, wait_until_coordinated
 from bench.topics import create_topic
 from bench.wire import Connection, frame
 from ottla.protocol.api_keys import FETCH, PRODUCE
@@ -111,6 +112,26 @@ class Waiting:
             self._connection.receive()
 
 
+class Committing:
+    """Groups that commit one offset each, all at once and each on a connection of its own."""
+
+    def __init__(self, bootstrap: str, clients: int) -> None:
+        topic = f"committed-{clients}"
+        create_topic(bootstrap, topic, 1)
+        groups = [f"commits-{number}" for number in range(clients)]
+        wait_until_coordinated(bootstrap, groups, topic)
+        self._clients = [
+            (Connection(bootstrap), commit_frame(group, topic, 1, 1000)) for group in groups
+        ]
+
+    def __call__(self, requests: int) -> None:
+        for _ in range(requests // len(self._clients)):
+            for connection, request in self._clients:
+                connection.socket.sendall(request)
+            for connection, _ in self._clients:
+                connection.receive()
+
+
 def fetch(topic: str, offset: int) -> bytes:
     wanted = {
         "partition": 0,
@@ -140,6 +161,8 @@ LOADS: dict[str, tuple[int, Callable[[str], Callable[[int], None]]]] = {
     "produce 9 of 100 B": (400, lambda to: Producing(to, "small", 1, 9, 100)),
     "fetch 1 MiB": (40, Reading),
     "wait for a record of 200 B, and produce it": (150, Waiting),
+    "commit one offset": (400, lambda to: Committing(to, 1)),
+    "the same by 50 clients at once": (1000, lambda to: Committing(to, 50)),
 }
 
 
