@@ -53,6 +53,9 @@ class SimulatedPartition:
     def has_enough_in_sync(self) -> bool:
         return self.has_enough
 
+    def commits_at_once(self) -> bool:
+        return self.has_enough and not self.holds_back and self.config.flush_messages == LONG_MAX
+
     def append(
         self, batch: bytearray, header: Header, now_ms: int, *, from_client: bool = True
     ) -> None:

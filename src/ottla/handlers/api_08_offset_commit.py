@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.base.deferred import Deferred
 from ottla.coordinator.offset_commits import refused_commit
 from ottla.coordinator.shard import Fields
+from ottla.handlers.commit_route import learn
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import Answer, caller_of, decide
 
@@ -23,9 +25,12 @@ def handle(context: Context, request: Any) -> Answer:
     def refused(code: int) -> Fields:
         return refused_commit(context.services.image, request, caller.api_version, code)
 
-    return decide(
+    answer = decide(
         context,
         request.group_id,
         lambda shard: shard.commit_offsets(request, caller),
         refused,
     )
+    if not isinstance(answer, Deferred):
+        learn(context, request, answer, caller)
+    return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
@@ -22,9 +22,6 @@ from ottla.metadata.image import MetadataImage
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.replication.replica_session import ReplicaSessions
-
-if TYPE_CHECKING:
-    from ottla.handlers.produce_route import Route
 
 R = TypeVar("R")
 
@@ -63,6 +60,10 @@ class GroupHost(Protocol):
 
     def write(self, decide: Callable[[GroupShard], Outcome[R]]) -> Deferred[R]:
         """The answer comes when its records are committed, or fails with a ProtocolError."""
+        ...
+
+    def write_at_once(self, decide: Callable[[GroupShard], Outcome[R]]) -> R | None:
+        """As `write`, where nothing has to be waited for; else None, and nothing is written."""
         ...
 
     def read(self, look: Callable[[GroupShard], R]) -> Deferred[R]: ...
@@ -207,6 +208,16 @@ class Services(Protocol):
         ...
 
 
+class Route(Protocol):
+    """The short way for requests like one that a connection has sent before."""
+
+    @property
+    def api_key(self) -> int: ...
+    def answer(self, context: Context, body: memoryview, correlation_id: int) -> bytes | None:
+        """The whole frame of the answer, or None if this request has to go the long way."""
+        ...
+
+
 @dataclass(slots=True)
 class Context:
     services: Services
@@ -215,8 +226,8 @@ class Context:
     listener_name: str
     connection_id: int
     client_address: str = ""
-    produce_route: Route | None = None
-    """Where the last produce of this connection went; see `produce_route`."""
+    route: Route | None = None
+    """For the next request like the last; see `produce_route` and `commit_route`."""
 
 
 Handler = Callable[[Context, Any], Any]
@@ -228,6 +239,7 @@ __all__ = [
     "Handler",
     "LogDirState",
     "PartitionTable",
+    "Route",
     "Services",
     "TopicPartition",
     "TransactionDoor",

@@ -19,6 +19,7 @@ from ottla.base.limits import LOOP_DECOMPRESS_BYTES_MAX
 from ottla.base.ports import Buffer
 from ottla.handlers.context import Context
 from ottla.handlers.produce_admission import is_in_transaction
+from ottla.protocol.api_keys import PRODUCE
 from ottla.protocol.produce import ProduceRequest
 from ottla.records.batch_header import ATTRIBUTES, TRANSACTIONAL_MASK
 from ottla.records.validation import (
@@ -32,6 +33,7 @@ from ottla.replication.partition import Partition
 FIRST_FLEXIBLE_VERSION = 9
 FIRST_VERSION_WITH_ZSTD = 7
 
+SHORTEST = 63  # anything shorter has no batch in it
 HEAD_START = 7  # behind the transactional id (null), the acks and the time-out
 TAIL = b"\0\0\0"  # no tags: of the partition, the topic, the request
 ACKS = struct.Struct(">h").unpack_from
@@ -41,17 +43,38 @@ SIZE_AND_CORRELATION_ID = struct.Struct(">ii").pack
 PRODUCED = struct.Struct(">hqqqBBBBiB")
 
 
-class Route:
+class ProduceRoute:
     """Where requests go whose bytes from the topic count to the partition index are `head`."""
 
-    __slots__ = ("answer_head", "end", "head", "partition")
+    __slots__ = ("_answer_head", "_end", "_head", "_partition")
+
+    api_key = PRODUCE
 
     def __init__(self, head: bytes, partition: Partition) -> None:
-        self.head = head
-        self.end = HEAD_START + len(head)
-        self.partition = partition
+        self._head = head
+        self._end = HEAD_START + len(head)
+        self._partition = partition
         # The answer names topic and partition in the same bytes, behind its header's tags.
-        self.answer_head = b"\0" + head
+        self._answer_head = b"\0" + head
+
+    def answer(self, context: Context, body: memoryview, correlation_id: int) -> bytes | None:
+        if len(body) < SHORTEST or body[0] or body[HEAD_START : self._end] != self._head:
+            return None
+        records = _records(body, self._end)
+        if records is None:
+            return None
+        now_ms = context.services.clock.wall_ms()
+        acks = ACKS(body, 1)[0]
+        stored = store_at_once(context, self._partition, records, acks, now_ms, False)
+        if stored is None:
+            return None
+        base_offset, append_time_ms, log_start_offset = stored
+        head = self._answer_head
+        return b"%b%b%b" % (
+            SIZE_AND_CORRELATION_ID(4 + len(head) + PRODUCED.size, correlation_id),
+            head,
+            PRODUCED.pack(0, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0),
+        )
 
 
 def learn(context: Context, body: memoryview, request: ProduceRequest, at: Partition) -> None:
@@ -61,28 +84,7 @@ def learn(context: Context, body: memoryview, request: ProduceRequest, at: Parti
     name = request.topics[0][0]
     topic_size = 16 if name is None else _compact_size(name)
     head_size = 1 + topic_size + 1 + 4
-    context.produce_route = Route(bytes(body[HEAD_START : HEAD_START + head_size]), at)
-
-
-def produce_at_once(context: Context, body: memoryview, correlation_id: int) -> bytes | None:
-    """The whole frame of the answer, or None if this request has to go the long way."""
-    route = context.produce_route
-    if route is None or body[0] or body[HEAD_START : route.end] != route.head:
-        return None
-    records = _records(body, route.end)
-    if records is None:
-        return None
-    now_ms = context.services.clock.wall_ms()
-    stored = store_at_once(context, route.partition, records, ACKS(body, 1)[0], now_ms, False)
-    if stored is None:
-        return None
-    base_offset, append_time_ms, log_start_offset = stored
-    head = route.answer_head
-    return b"%b%b%b" % (
-        SIZE_AND_CORRELATION_ID(4 + len(head) + PRODUCED.size, correlation_id),
-        head,
-        PRODUCED.pack(0, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0),
-    )
+    context.route = ProduceRoute(bytes(body[HEAD_START : HEAD_START + head_size]), at)
 
 
 def store_at_once(

@@ -330,6 +330,16 @@ class Partition:
             return None
         return self._rules if config is self._rules_config else self.produce_rules(True)
 
+    def commits_at_once(self) -> bool:
+        """Whether what is appended here is committed by that, and no flush is waited for."""
+        log, progress = self.log, self._progress
+        return (
+            log is not None
+            and progress is not None
+            and progress.is_alone
+            and log.config.flush_messages == LONG_MAX
+        )
+
     def has_enough_in_sync(self) -> bool:
         return self._progress is not None and self._progress.has_enough_in_sync()
 

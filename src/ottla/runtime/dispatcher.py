@@ -15,8 +15,7 @@ from ottla.base.deferred import Deferred
 from ottla.base.errors import MalformedRequest
 from ottla.base.limits import RESPONSE_BYTES_MAX
 from ottla.handlers import registry
-from ottla.handlers.context import Context, Services
-from ottla.handlers.produce_route import produce_at_once
+from ottla.handlers.context import Context, Route, Services
 from ottla.handlers.reply import (
     CloseConnection,
     OrderedDeferred,
@@ -31,7 +30,7 @@ from ottla.runtime.request_stats import ApiStats, RequestStats
 
 SIZE = struct.Struct(">i")
 FIXED_HEADER = struct.Struct(">hhih").unpack_from
-SHORTEST_PRODUCE = 64  # anything shorter has no batch in it
+FIXED_HEADER_SIZE = 10
 LAST_RAW_KEY = max(registry.RAW_BODY_KEYS)
 Answer = bytes | list[Part] | None
 
@@ -49,16 +48,18 @@ class Dispatcher:
     def __init__(self, services: Services, stats: RequestStats) -> None:
         self._services = services
         self._stats = stats
-        self._produce_stats = stats.of(api_keys.PRODUCE)
 
     def dispatch(self, peer: Peer, frame: memoryview) -> Answer | Deferred[Answer]:
         started_ns = time.perf_counter_ns()
-        answer = self._produced_at_once(peer, frame)
-        if answer is not None:
-            self._stats.bytes_in += len(frame) + SIZE.size
-            self._stats.bytes_out += len(answer)
-            self._produce_stats.observe(time.perf_counter_ns() - started_ns)
-            return answer
+        context = peer.last_context
+        if context is not None and context.route is not None:
+            answer = _by_route(context, context.route, frame)
+            if answer is not None:
+                self._stats.bytes_in += len(frame) + SIZE.size
+                self._stats.bytes_out += len(answer)
+                stats = self._stats.of(context.route.api_key)
+                stats.observe(time.perf_counter_ns() - started_ns)
+                return answer
         header = read_request_header(frame)
         key, version = header.api_key, header.api_version
         self._stats.bytes_in += len(frame) + SIZE.size
@@ -82,19 +83,6 @@ class Dispatcher:
         parts = self._answer(outcome, key, version, prefix)
         stats.observe(time.perf_counter_ns() - started_ns)
         return parts
-
-    def _produced_at_once(self, peer: Peer, frame: memoryview) -> bytes | None:
-        context = peer.last_context
-        if context is None or context.produce_route is None or len(frame) < SHORTEST_PRODUCE:
-            return None
-        key, version, correlation_id, client_id_size = FIXED_HEADER(frame)
-        if key != api_keys.PRODUCE or version != context.api_version or client_id_size < 0:
-            return None
-        # Behind the client id: a zero, since nobody sends tags here.
-        body = frame[10 + client_id_size :]
-        if len(body) < SHORTEST_PRODUCE or body[0]:
-            return None
-        return produce_at_once(context, body[1:], correlation_id)
 
     def _context(self, peer: Peer, header: RequestHeader) -> Context:
         """Made once for a run of requests alike, which is what a busy connection sends."""
@@ -168,6 +156,20 @@ class Dispatcher:
         body = encode_response(key, 0, unsupported_version_response())
         prefix = response_header(key, 0, correlation_id)
         return SIZE.pack(len(prefix) + len(body)) + prefix + body
+
+
+def _by_route(context: Context, route: Route, frame: memoryview) -> bytes | None:
+    """The answer to a request that the connection's route fits; None if it does not."""
+    if len(frame) < FIXED_HEADER_SIZE:
+        return None
+    key, version, correlation_id, client_id_size = FIXED_HEADER(frame)
+    if key != route.api_key or version != context.api_version or client_id_size < 0:
+        return None
+    body = frame[FIXED_HEADER_SIZE + client_id_size :]
+    # Behind the client id: a zero, since nobody sends tags here.
+    if not body or body[0]:
+        return None
+    return route.answer(context, body[1:], correlation_id)
 
 
 def _of_the_same_kind(outcome: Deferred[Any]) -> Deferred[Any]:

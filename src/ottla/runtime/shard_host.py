@@ -144,6 +144,24 @@ class ShardHost(Generic[S]):
         self._submit(decide, answer)
         return answer
 
+    def write_at_once(self, decide: Callable[[S], Outcome[R]]) -> R | None:
+        """The answer, where nothing has to be waited for. Else None, with nothing written: `write`
+        then finds out why. For decisions that can be made twice and settle nothing."""
+        if self._is_busy or self._is_closed or self._waiting:
+            return None
+        if not self.leads() or not self.partition.commits_at_once():
+            return None
+        self._is_busy = True
+        try:
+            outcome = decide(self.shard)
+            code = self._append(outcome) if outcome.records else NONE
+        finally:
+            self._is_busy = False
+        if self._queue:
+            self._work()
+        response = outcome.response
+        return None if code != NONE or isinstance(response, Deferred) else response
+
     def read(self, look: Callable[[S], R]) -> Deferred[R]:
         """Looks; the answer comes when everything that it may have seen is committed."""
         return self.write(lambda shard: Outcome((), look(shard)))

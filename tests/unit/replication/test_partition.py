@@ -327,6 +327,16 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
     assert leader.partition.low_watermark(lambda replica: replica != 3) == 2
 
 
+def test_only_a_leader_alone_in_sync_commits_at_once() -> None:
+    alone = Replica(in_sync_min=1).lead(in_sync=(1,))
+    assert alone.partition.commits_at_once()
+    alone.log.config = replace(alone.log.config, flush_messages=1)
+    assert not alone.partition.commits_at_once()
+    assert not Replica(in_sync_min=1).lead(in_sync=(1, 2)).partition.commits_at_once()
+    assert not Replica(in_sync_min=2).lead(in_sync=(1,)).partition.commits_at_once()
+    assert not Replica().partition.commits_at_once()
+
+
 def test_a_setting_that_is_lowered_lets_the_watermark_move() -> None:
     leader = Replica(in_sync_min=2).lead(in_sync=(1,))
     leader.produce()

@@ -84,6 +84,35 @@ def test_an_answer_comes_with_the_commit(hosted: Hosted) -> None:
     assert hosted.told == ["a=done", "b=done"]
 
 
+def test_an_answer_at_once_or_not_at_all(hosted: Hosted) -> None:
+    def at_once() -> str | None:
+        outcome = Outcome([Record(b"at once", b"v")], "done")
+        return hosted.host.write_at_once(lambda shard: outcome)
+
+    assert at_once() == "done"
+    assert hosted.shard.replayed == [b"at once"]
+    hosted.partition.fail_code = 19
+    assert at_once() is None, "nothing could be stored"
+    hosted.partition.fail_code = 0
+    hosted.partition.holds_back = True
+    assert at_once() is None, "it would have to wait"
+    hosted.write("a")
+    hosted.partition.holds_back = False
+    assert at_once() is None, "an answer waits that is older"
+    hosted.partition.commit_all()
+    assert hosted.told == ["a=done"]
+    hosted.host.run(
+        lambda shard: Outcome((), None, lambda code: hosted.told.append(str(at_once())))
+    )
+    assert hosted.told == ["a=done", "None"], "another decision is under way"
+    hosted.partition.times_led += 1
+    assert at_once() is None, "it does not know what happened meanwhile"
+    hosted.partition.times_led -= 1
+    hosted.host.close()
+    assert at_once() is None
+    assert hosted.shard.replayed == [b"at once", b"a0"]
+
+
 def test_whoever_looks_waits_for_what_it_may_have_seen(hosted: Hosted) -> None:
     hosted.tell("before", hosted.host.read(lambda shard: len(shard.replayed)))
     hosted.partition.holds_back = True
