@@ -29,6 +29,7 @@ _GROUP = struct.Struct(">hH")
 _LENGTH = struct.Struct(">H")
 _PARTITION = struct.Struct(">i")
 _COMMIT_START = struct.Struct(">hqi")
+_COMMIT_WITHOUT_METADATA = struct.Struct(">hqiBq")
 _INT64 = struct.Struct(">q")
 _TAGGED_TOPIC_ID = b"\x01\x00\x10"
 _NO_TAGS = b"\x00"
@@ -123,6 +124,11 @@ def read_group_key(key: bytes) -> str:
 
 
 def offset_value(commit: Commit) -> bytes:
+    topic_id = commit.topic_id
+    tags = _NO_TAGS if topic_id is NO_TOPIC_ID else _TAGGED_TOPIC_ID + topic_id.bytes
+    if not commit.metadata and commit.expires_ms == NO_TIMESTAMP:
+        start = (_COMMIT_VERSION, commit.offset, commit.leader_epoch)
+        return _COMMIT_WITHOUT_METADATA.pack(*start, 1, commit.committed_ms) + tags
     metadata = commit.metadata.encode()
     if commit.expires_ms != NO_TIMESTAMP:
         return b"".join(
@@ -135,14 +141,13 @@ def offset_value(commit: Commit) -> bytes:
                 _INT64.pack(commit.expires_ms),
             )
         )
-    topic_id = commit.topic_id
     return b"".join(
         (
             _COMMIT_START.pack(_COMMIT_VERSION, commit.offset, commit.leader_epoch),
             compact_length(len(metadata)),
             metadata,
             _INT64.pack(commit.committed_ms),
-            _TAGGED_TOPIC_ID + topic_id.bytes if topic_id is not NO_TOPIC_ID else _NO_TAGS,
+            tags,
         )
     )
 

@@ -19,7 +19,7 @@ from ottla.records.batch_header import (
     TRANSACTIONAL_MASK,
     Header,
 )
-from ottla.records.crc32c import crc32c
+from ottla.records.crc32c import crc32c_of_bytes
 from ottla.records.varints import varint
 
 _BEFORE_ATTRIBUTES = Struct(">qiibI")
@@ -28,13 +28,10 @@ _MARKER_KEY = Struct(">hh")
 _MARKER_VALUE = Struct(">hi")
 _MARKER_VERSION = 0
 _NULL_VALUE = b"\x01\x00"
-_NO_HEADERS = b"\x00"
+_FIXED_LENGTH = ATTRIBUTES_POSITION - LENGTH_END
 
 # Lengths of keys and values are small, and a table is three times as fast as making them.
 _VARINTS = tuple(varint(length) for length in range(2048))
-
-# Attributes of a record, and the difference to the batch's timestamp: both 0.
-_RECORD_START = b"\x00\x00"
 
 
 def build_batch(
@@ -51,30 +48,29 @@ def build_batch(
             sequence = 0
         else:
             attributes |= CONTROL_MASK
-    after_crc = _AFTER_CRC.pack(
-        *(attributes, count - 1, timestamp_ms, timestamp_ms),
-        *(producer_id, producer_epoch, sequence, count),
+    of_batch = (
+        attributes,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        sequence,
+        count,
     )
-    parts = [after_crc]
+    parts = [_AFTER_CRC.pack(*of_batch)]
     for index, record in enumerate(records):
         key, value = record.key, record.value
-        start = _RECORD_START + _varint(index) + _varint(len(key))
-        if value is None:
-            parts += (_varint(len(start) + len(key) + 2), start, key, _NULL_VALUE)
-        else:
-            value_size = _varint(len(value))
-            size = len(start) + len(key) + len(value_size) + len(value) + 1
-            parts += (_varint(size), start, key, value_size, value, _NO_HEADERS)
+        end = _NULL_VALUE if value is None else b"%b%b\0" % (_varint(len(value)), value)
+        # Its attributes and the difference to the batch's timestamp are 0; so are its headers.
+        content = b"\0\0%b%b%b%b" % (_varint(index), _varint(len(key)), key, end)
+        parts += (_varint(len(content)), content)
     checked = b"".join(parts)
-    checksum = crc32c(checked)
-    length = ATTRIBUTES_POSITION - LENGTH_END + len(checked)
+    checksum: int = crc32c_of_bytes(checked)
+    length = _FIXED_LENGTH + len(checked)
     batch = bytearray(_BEFORE_ATTRIBUTES.pack(0, length, -1, MAGIC_V2, checksum))
     batch += checked
-    header = (
-        *(0, length, -1, MAGIC_V2, checksum, attributes, count - 1),
-        *(timestamp_ms, timestamp_ms, producer_id, producer_epoch, sequence, count),
-    )
-    return batch, header
+    return batch, (0, length, -1, MAGIC_V2, checksum, *of_batch)
 
 
 def marker_record(transactional: Transactional) -> Record:

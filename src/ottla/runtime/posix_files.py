@@ -50,12 +50,11 @@ class PosixFile:
         # the end is overwritten by the next one, and pwrite on an O_APPEND file ignores its offset.
         if len(buffers) == 1:
             # The usual case, and cheaper than a vector of one.
+            expected = len(buffers[0])
             written = os.pwrite(self._descriptor, buffers[0], self._size)
         else:
+            expected = sum(map(len, buffers))
             written = os.pwritev(self._descriptor, buffers, self._size)
-        expected = 0
-        for buffer in buffers:
-            expected += len(buffer)
         if written != expected:
             self._write_rest(b"".join(buffers), written)
         self._size += expected

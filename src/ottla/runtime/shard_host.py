@@ -209,7 +209,7 @@ class ShardHost(Generic[S]):
         if self._is_busy:
             self._queue.append((decide, answer))
             return
-        if self._is_closed or not self.leads():
+        if self._is_closed:
             self._refuse(answer, NOT_COORDINATOR)
             return
         self._is_busy = True
@@ -241,6 +241,9 @@ class ShardHost(Generic[S]):
             self.partition.remove_waiter(self)
 
     def _decide(self, decide: Callable[[S], Outcome[Any]], answer: Deferred[Any] | None) -> None:
+        if not self.leads():
+            self._refuse(answer, NOT_COORDINATOR)
+            return
         try:
             outcome = decide(self.shard)
         except Exception:  # a mistake of ours costs the one who found it, and nobody else
@@ -271,7 +274,7 @@ class ShardHost(Generic[S]):
     def _append(self, outcome: Outcome[Any]) -> int:
         partition = self.partition
         held = partition.log
-        if held is None or not self.leads():
+        if held is None:
             return NOT_LEADER_OR_FOLLOWER
         if not partition.has_enough_in_sync():
             return NOT_ENOUGH_REPLICAS
