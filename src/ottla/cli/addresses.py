@@ -29,8 +29,15 @@ def _parse_address(text: str) -> Address:
     host, colon, port = bare.rpartition(":")
     if not colon or bare.endswith("]"):
         host, port = bare, str(PORT_DEFAULT)
+    bracketed = host.startswith("[") and host.endswith("]")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+    # ::1 without brackets would be the host ":" with port 1.
+    if (
+        not host
+        or (":" in host and not bracketed)
+        or not (port.isascii() and port.isdigit())
+        or not 0 < int(port) < 65536
+    ):
         raise ValueError(f"{text!r} is no address: it should look like 127.0.0.1:9092")
     return Address(host, int(port))
 

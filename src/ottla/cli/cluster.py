@@ -16,7 +16,8 @@ app = command_group("A cluster of several brokers on this machine, coordinated b
 DATA_DEFAULT = Path("ottla-cluster")
 
 Data = Annotated[
-    Path, typer.Option("--data", metavar="DIR", help="The cluster's directory: says which one.")
+    Path,
+    typer.Option("--data", metavar="DIR", help="The cluster's directory, by which it is found."),
 ]
 BrokerId = Annotated[int, typer.Argument(metavar="ID", help="The broker's id, from 1 on.")]
 Override = Annotated[

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import ottla
+from ottla.cli.output import until_nobody_reads
 
 MODULES = {
     "serve": "ottla.cli.serve_command",
@@ -38,6 +39,10 @@ class CommandsOnDemand(TyperGroup):
         command = typer.main.get_command(import_module(MODULES[cmd_name]).app)
         command.name = cmd_name
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        with until_nobody_reads():
+            return super().invoke(ctx)
 
 
 def print_version(wanted: bool) -> None:

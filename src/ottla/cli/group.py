@@ -10,7 +10,7 @@ import typer
 from ottla.cli import group_view
 from ottla.cli.deletion import delete_each
 from ottla.cli.group_lag import Snapshot, lag_table, rows_of, take_snapshot
-from ottla.cli.group_model import GroupProtocol
+from ottla.cli.group_model import STATES, GroupProtocol
 from ottla.cli.group_reset_command import reset
 from ottla.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -28,7 +28,6 @@ from ottla.cli.output import OutputFormat, note, print_json
 from ottla.cli.tables import print_rich, print_table
 
 app = command_group("See, reset and delete consumer groups, their members and their lag.")
-app.command()(reset)
 
 
 @app.command("list")
@@ -52,11 +51,11 @@ def list_groups(
       ottla group list
       ottla group list --state Stable --state Empty --output json
     """
-    states = {one.lower() for one in state or ()}
+    states = {_state(text) for text in state or ()}
     groups = [
         one
         for one in connect(bootstrap, command_config).group_admin().groups()
-        if (not states or one.state.lower() in states) and protocol in (None, one.protocol)
+        if (not states or one.state in states) and protocol in (None, one.protocol)
     ]
     if output is OutputFormat.json:
         print_json(
@@ -122,9 +121,7 @@ def members(
 def lag(
     groups: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[GROUP]...", help="All unless said.", autocompletion=complete_group
-        ),
+        typer.Argument(metavar="GROUP", help="All unless said.", autocompletion=complete_group),
     ] = None,
     *,
     partitions: Annotated[
@@ -187,6 +184,9 @@ def lag(
         print_rich(lag_table(rows, by_partition=partitions))
 
 
+app.command()(reset)
+
+
 @app.command()
 def delete(
     groups: Groups,
@@ -220,3 +220,11 @@ def delete(
     delete_each(doomed, admin.delete, output)
     if output is OutputFormat.json:
         print_json([{"group": name, "deleted": name in doomed} for name in names])
+
+
+def _state(text: str) -> str:
+    """As brokers spell it."""
+    for name in STATES:
+        if name.lower() == text.lower():
+            return name
+    raise typer.BadParameter(f"{text} is none of {', '.join(STATES)}", param_hint="--state")

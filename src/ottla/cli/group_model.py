@@ -10,6 +10,9 @@ from ottla.base.ids import TopicPartition
 
 EMPTY = "Empty"
 DEAD = "Dead"
+# Two of the classic protocol, two of the consumer protocol, one of Kafka's Streams groups.
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady")
+STATES = (EMPTY, "Stable", *REBALANCING, DEAD)
 
 
 class GroupProtocol(StrEnum):

@@ -6,6 +6,8 @@ OTTLA_DEBUG=1. Commands are loaded when they are called; `ottla serve` goes past
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from types import TracebackType
@@ -16,7 +18,19 @@ from ottla.cli.failure import Failure
 def app() -> None:
     """The entry point of the console script."""
     sys.excepthook = explain_briefly
+    _open_missing_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_missing_streams() -> None:
+    """Who starts us may have closed some (`>&-`, a supervisor): Python has None for them then, and
+    the first file or socket that is opened would get their number."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the process ends)
 
 
 def run(arguments: list[str]) -> int:
@@ -38,11 +52,18 @@ def run_command(arguments: list[str]) -> int:
         return fail(str(failure))
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 0
+    except KeyboardInterrupt:  # typer's own way to end, for who is faster than typer
+        return 130
+    except OSError as cause:
+        if cause.errno != errno.ENOSPC:
+            raise
+        return fail(f"the output cannot be written: {cause.strerror}")
     return 0
 
 
 def fail(reason: str) -> int:
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # a full disk, a reader that is gone: the reason counts
+        sys.stdout.flush()
     sys.stderr.write(f"ottla: {' '.join(reason.split())}\n")
     return 1
 

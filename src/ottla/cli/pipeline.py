@@ -33,7 +33,7 @@ app = command_group("Make, run and watch pipelines on Spark.")
 
 PROJECT = Annotated[
     Path,
-    typer.Argument(metavar="[PROJECT]", help="The project's directory (default: this one)."),
+    typer.Argument(metavar="PROJECT", help="The project's directory."),
 ]
 HERE = Path()
 # A busy machine needs minutes to start Spark or to finish a batch.
@@ -182,9 +182,7 @@ def status(project: PROJECT = HERE, *, output: Output = OutputFormat.text) -> No
 
 @app.command("list")
 def list_pipelines(
-    directory: Annotated[
-        Path, typer.Argument(metavar="[DIRECTORY]", help="Where to look (default: here).")
-    ] = HERE,
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where to look.")] = HERE,
     *,
     output: Output = OutputFormat.text,
 ) -> None:
@@ -300,7 +298,9 @@ def reset(
     ] = None,
     sink: Annotated[
         str | None,
-        typer.Option(metavar="SINK", help="Only release this sink, so that another query may."),
+        typer.Option(
+            metavar="SINK", help="Only release this sink, so that another query may write to it."
+        ),
     ] = None,
     keep_tables: Annotated[
         bool, typer.Option("--keep-tables", help="Leave the pipeline's tables as they are.")

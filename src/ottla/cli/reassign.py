@@ -209,7 +209,7 @@ def status(
 def cancel(
     plan_file: Annotated[
         Path | None,
-        typer.Argument(metavar="[PLAN]", help="Only the partitions of this plan; else all."),
+        typer.Argument(metavar="PLAN", help="Only the partitions of this plan; else all."),
     ] = None,
     *,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,

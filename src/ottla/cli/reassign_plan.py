@@ -22,8 +22,13 @@ def parse_plan(text: str, where: str) -> Plan:
     try:
         document = json.loads(text)
         plan = {(one["topic"], one["partition"]): one["replicas"] for one in document["partitions"]}
-    except (ValueError, KeyError, TypeError) as cause:
-        raise Failure(f"{where} is no plan of a reassignment: {cause!r}") from cause
+    except ValueError as cause:
+        raise Failure(f"{where} is no plan of a reassignment: no JSON: {cause}") from cause
+    except (KeyError, TypeError) as cause:
+        raise Failure(
+            f"{where} is no plan of a reassignment: it should have a list of partitions, each with"
+            " topic, partition and replicas"
+        ) from cause
     for (topic, partition), replicas in plan.items():
         if not _is_sound(topic, partition, replicas):
             raise Failure(f"{where} has an entry that makes no sense: {topic}-{partition}")

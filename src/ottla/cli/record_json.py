@@ -50,7 +50,9 @@ def parse_record_line(line: bytes) -> RecordToSend:
     """Raises ValueError with a message for people."""
     try:
         fields = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as cause:
+    except json.JSONDecodeError as cause:  # its own text speaks of line 1, always
+        raise ValueError(f"no JSON: {cause.msg} at column {cause.colno}") from cause
+    except (UnicodeDecodeError, RecursionError) as cause:
         raise ValueError(f"no JSON: {cause}") from cause
     match fields:
         case {}:

@@ -23,10 +23,17 @@ def serve(
         typer.Option(metavar="KEY=VALUE", help="A setting in place of the file's; repeatable."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where the data is kept (log.dirs).")
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Where the data is kept (log.dirs).  [default: ottla-data]"
+        ),
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen (listeners).")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where to listen (listeners).  [default: 127.0.0.1:9092]",
+        ),
     ] = None,
 ) -> None:
     """Run one broker in the foreground, with nothing beside it.

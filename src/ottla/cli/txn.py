@@ -111,7 +111,7 @@ def describe(
 @app.command()
 def abort(
     transactional_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The transactional id.")
+        str | None, typer.Argument(metavar="ID", help="The transactional id.")
     ] = None,
     *,
     topic: Annotated[

@@ -4,8 +4,10 @@ Method: the commands run in this process, without any broker.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,7 @@ def test_every_command_explains_itself_with_an_example(
     assert main.run([*command.split(), "--help"]) == 0
     text = capsys.readouterr().out
     assert "Examples:" in text
+    assert "[[" not in text
     assert f"ottla {command}" in text.partition("Examples:")[2]
     assert max(map(len, text.splitlines())) <= 80
 
@@ -93,6 +96,7 @@ def test_no_command_is_forgotten_here() -> None:
         ("consume t -g g --from 5", "with --group it is beginning or end"),
         ("consume t -g g --commit sometimes", "sometimes"),
         ("group describe", "Missing argument"),
+        ("group list --state Stabel", "Stabel is none of Empty, Stable"),
         ("group lag --count 3", "goes with --watch"),
         ("group reset g --to-latest", "give one of --topic and --all-topics"),
         ("group reset g -t t --all-topics --to-latest", "give one of --topic and --all-topics"),
@@ -120,6 +124,7 @@ def test_no_command_is_forgotten_here() -> None:
         ("demo exactly-once --kills -1", "--kills"),
         ("topic list --output xml", "xml"),
         ("topic list --bootstrap-server host:port", "should look like 127.0.0.1:9092"),
+        ("topic list --bootstrap-server ::1", "should look like 127.0.0.1:9092"),
     ],
 )
 def test_wrong_usage(arguments: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +192,57 @@ def test_a_mistake_of_ours_is_one_line_unless_asked(
     main.explain_briefly(KeyError, error, None)
     assert line == "ottla: unexpected KeyError: 'lost' (set OTTLA_DEBUG=1 to see where)\n"
     assert capsys.readouterr().err == "KeyError: 'lost'\n"
+
+
+def test_ctrl_c_ends_a_command_before_it_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(arguments: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "run", interrupt)
+    assert main.run(["topic", "list"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_nobody_reads_what_a_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert main.run(["log", "dump", "--help"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_there_is_no_room_for_what_a_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("/dev/full").open("w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert main.run(["log", "dump", "--help"]) == 1
+        assert (
+            capsys.readouterr().err
+            == "ottla: the output cannot be written: No space left on device\n"
+        )
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+
+
+def test_a_command_has_no_standard_streams(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ottla", "log", "dump", "--help"])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as left:
+        main.app()
+    assert left.value.code == 0
+    assert sys.stdin.read() == ""
+    sys.stdin.close()
+    sys.stdout.close()
+    assert capsys.readouterr().err == ""
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
