@@ -117,7 +117,7 @@ def _row(partition: Mapping[str, Any]) -> list[object]:
         partition["leader"],
         partition["leader_epoch"],
         ",".join(map(str, partition["replicas"])),
-        ",".join(map(str, partition["in_sync"])),
+        ",".join(map(str, partition["in_sync"])) or None,
         partition["earliest_offset"],
         partition["high_watermark"],
         ",".join("?" if lag is None else str(lag) for lag in partition["lags"]),
