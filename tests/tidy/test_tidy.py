@@ -46,6 +46,7 @@ REGISTRY_HOSTS = re.compile(
 
 # Found by an entry point or by name, or meant for other people's files, not for an import here.
 ENTRY_POINTS = {
+    "ottla.__main__",
     "ottla.cli.main",
     "ottla.spark.expectations",
     "ottla.spark.topics",

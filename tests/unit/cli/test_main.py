@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -256,3 +257,10 @@ def test_the_console_script_exits_with_the_code(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(SystemExit) as left:
         main.app()
     assert left.value.code == 2
+
+
+def test_the_package_itself_can_be_run() -> None:
+    """`python -m ottla`, where nobody has the script on the path."""
+    command = [sys.executable, "-m", "ottla", "--version"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("ottla ")
