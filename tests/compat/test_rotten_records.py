@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.log.corrupt_mark import NAME
 from ottla.testing import Broker, Cluster
 from tests.compat.test_testing_cluster import until
+from tests.compat.wire import Wire, fetch
 
 SETTINGS = {"log.flush.interval.messages": 1, "ottla.scrub.interval.ms": 200}
 NOT_BY_ITSELF = {**SETTINGS, "ottla.scrub.interval.ms": -1}
@@ -80,14 +81,12 @@ def put(path: Path, position: int, content: bytes) -> None:
 
 
 def is_offline(bootstrap: str, topic: str) -> bool:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
-    try:
-        consumer.get_watermark_offsets(TopicPartition(topic, 0), 5)
-    except KafkaException as failure:
-        return bool(failure.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR)
-    finally:
-        consumer.close()
-    return False
+    """Nobody leads it, and who asks for its records all the same gets none."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    [partition] = admin.list_topics(topic, 60).topics[topic].partitions.values()
+    with Wire(bootstrap) as wire:
+        code = int(fetch(wire, topic, 0).error_code)
+    return partition.leader == -1 and code == KafkaError.KAFKA_STORAGE_ERROR
 
 
 def told(caplog: pytest.LogCaptureFixture, words: str) -> int:
