@@ -343,25 +343,15 @@ def read_back(log: PartitionLog) -> list[StoredBatch]:
         require(part is not None, f"L1: nothing at offset {offset}")
         assert part is not None
         end = part.position + part.size
-        for _, header, content in batch_scan.scan_batches(part.file, part.position, end, 0):
+        checked = part.position
+        for position, header, content in batch_scan.scan_batches(part.file, checked, end, 0):
             following = batch_scan.next_offset(header)
             require(header[0] <= offset < following, f"L1: {header[0]} where {offset} is due")
             found.append(StoredBatch(header[0], following, bytes(content)))
             offset = following
-        require(
-            bool(found) and offset == found[-1].next_offset and end_reached(found, part.size),
-            f"L2: a broken batch at offset {offset}",
-        )
+            checked = position + len(content)
+        require(checked == end, f"L2: a broken batch at offset {offset}")
     return found
-
-
-def end_reached(found: list[StoredBatch], size: int) -> bool:
-    """The checked batches at the end of the list fill the part that was read."""
-    for batch in reversed(found):
-        size -= len(batch.content)
-        if size <= 0:
-            break
-    return size == 0
 
 
 def common_history(

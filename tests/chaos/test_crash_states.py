@@ -28,17 +28,22 @@ from ottla.log import (
 )
 from ottla.log.durability import Durability
 from ottla.log.epoch_cache import EpochCache
+from ottla.log.file_names import LOG
 from ottla.log.flush import FlushJob
 from ottla.log.log_dir import LogDir
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovery
 from ottla.log.segment import Segment
+from ottla.records.batch_builder import RecordToWrite, build_batch
+from ottla.records.batch_header import read_header
 from tests.chaos.crash_world import (
     MANY_TRUNCATIONS,
     USUAL,
     Violation,
     Workload,
     judge_states,
+    open_partition,
+    read_back,
 )
 from tests.chaos.memory_files import MemoryFiles
 from tests.seeds import seed_for
@@ -67,6 +72,18 @@ def judge_many(seed: int, count: int, weights: tuple[int, ...] = USUAL) -> int:
 
 def test_every_state_a_crash_may_leave_recovers() -> None:
     assert judge_many(seed_for("crash states"), STATES) >= STATES
+
+
+def test_the_judge_sees_a_broken_batch_behind_one_of_the_same_size() -> None:
+    """It once took the batch before for the broken one, and read the same place for ever."""
+    files = MemoryFiles()
+    log = open_partition(files).log
+    for _ in range(2):
+        batch = build_batch([RecordToWrite(1_000, None, bytes(700))])
+        log.append(bytearray(batch), read_header(batch), 0, now_ms=1_000_000)
+    files.inodes[log._segments.items[-1].path(LOG)].content[-1] ^= 1
+    with pytest.raises(Violation, match="L2: a broken batch at offset 1"):
+        read_back(log)
 
 
 # -- planted bugs ---------------------------------------------------------------------------------
