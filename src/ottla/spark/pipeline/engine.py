@@ -360,7 +360,7 @@ def _opened(root: Path) -> Engine:
 def reason_of(failure: BaseException) -> str:
     """One line: the last of a Python traceback that Spark has wrapped, else the message."""
     text = str(failure).split("\nJVM stacktrace")[0].split("\n=== Streaming Query")[0]
-    ours = [line for line in text.splitlines() if line.startswith("ottla.spark.")]
+    ours = [line for line in text.splitlines() if line.startswith("ottla.")]
     line = ours[-1].split(": ", 1)[-1] if ours else " ".join(text.split())
     return line[:2000] or type(failure).__name__
 

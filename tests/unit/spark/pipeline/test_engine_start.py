@@ -48,3 +48,19 @@ def test_a_session_that_does_not_open_has_its_reason(
     monkeypatch.setattr(engine, "open_session", refuse)
     assert engine.main() == 1
     assert said(control) == (FAILING, "Could not parse Master URL: 'locall[2]'")
+
+
+def test_the_reason_is_the_last_of_our_own_lines_whoever_of_us_raised_it() -> None:
+    """A broker that is away is told by the client, behind two tracebacks that nobody wants."""
+    reason = "listing topics: not in time; at last: 127.0.0.1:9092 cannot be reached"
+    wrapped = RuntimeError(
+        "[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when ... latestOffset: "
+        "Traceback (most recent call last):\n"
+        '  File "core.py", line 299, in retry\n'
+        "ottla.client.errors.NoBrokerError: too early to try 127.0.0.1:9092 again\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        "Traceback (most recent call last):\n"
+        f"ottla.client.errors.TimedOutError: {reason}\n\n"
+        "\nJVM stacktrace:\norg.apache.spark"
+    )
+    assert engine.reason_of(wrapped) == reason
