@@ -153,7 +153,11 @@ class ShardHost(Generic[S]):
             return None
         self._is_busy = True
         try:
-            outcome = decide(self.shard)
+            try:
+                outcome = decide(self.shard)
+            except Exception:  # `write` makes it again, and has an answer for it
+                log.exception("a decision of %s failed", self._name())
+                return None
             code = self._append(outcome) if outcome.records else NONE
         finally:
             self._is_busy = False

@@ -266,6 +266,19 @@ def test_a_mistake_costs_only_who_made_it(hosted: Hosted, caplog: pytest.LogCapt
     assert sum("oops" in (record.exc_text or "") for record in caplog.records) == 2
 
 
+def test_a_mistake_at_once_is_left_to_the_long_way(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There it gets its answer; out of here it would close the connection that brought it."""
+
+    def fail(shard: ListShard) -> Outcome[str]:
+        raise ValueError("seven")
+
+    assert hosted.host.write_at_once(fail) is None
+    assert "seven" in caplog.text
+    assert hosted.host.write_at_once(lambda shard: Outcome((), "done")) == "done"
+
+
 def test_a_mistake_at_the_end_costs_only_who_made_it(
     hosted: Hosted, caplog: pytest.LogCaptureFixture
 ) -> None:
