@@ -7,9 +7,11 @@ yet; nothing is ever shown twice (at most once).
 `manual`: show, and commit only after every `--commit-every` records, if at all; not at the end.
 
 A portion is what came at once. With `--commit-every` it is no more than so many, and what is shown
-first is committed by exactly so many. Records count as shown when they have left this process. A
-clean end (a signal, `--max-records`, the end of the partitions) shows what is committed already,
-commits what is shown (but for `manual`), and leaves the group.
+first is committed by exactly so many. Records count as shown when they have left this process. At
+the end of a partition the commit goes behind what no reader gets to see (aborted records, markers):
+else a group that has read everything would lag for ever. A clean end (a signal, `--max-records`,
+the end of the partitions) shows what is committed already, commits what is shown (but for
+`manual`), and leaves the group.
 """
 
 from __future__ import annotations
@@ -107,6 +109,12 @@ class Ownership:
     def on_end(self, partition: TopicPartition) -> None:
         self._ended.add(partition)
 
+    def behind_all(self, end: EndReached) -> int:
+        """The offset behind all that was shown or can not be: of what came later nothing was."""
+        if self._ends is None:
+            return end.offset
+        return min(end.offset, self._ends.get(end.partition, 0))
+
     def wants(self, record: ReceivedRecord) -> bool:
         """Whether it lies before the end; takes note of the last one."""
         partition = (record.topic, record.partition)
@@ -139,6 +147,7 @@ class GroupConsuming:
             self._wait = keep_pace(consumption.rate, lambda: self.stopping)
         self._left = consumption.max_records
         self._uncommitted: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
         self._shown_since_commit = 0
         self._told_of_loss = False
         if consumption.commit is Commit.after:
@@ -149,13 +158,15 @@ class GroupConsuming:
         """Until everything is shown, or until `stopping` is set."""
         while not self.stopping and self._left != 0 and not self._ownership.is_done():
             records = []
+            ends = []
             for event in self._reader.read(READ_TIMEOUT_S, self._records_max()):
                 if isinstance(event, EndReached):
                     self._ownership.on_end(event.partition)
+                    ends.append(event)
                 elif self._ownership.wants(event):
                     records.append(event)
-            if records:
-                self._show_portion(records)
+            if self._show_portion(records) and ends:
+                self._pass(ends)
             self._watch_connection()
         if self._consumption.commit is Commit.after:
             self._commit_shown()
@@ -168,12 +179,15 @@ class GroupConsuming:
             limit = min(limit, every - self._shown_since_commit)
         return limit if self._left is None else min(limit, self._left)
 
-    def _show_portion(self, records: list[ReceivedRecord]) -> None:
+    def _show_portion(self, records: list[ReceivedRecord]) -> bool:
+        """Whether all of it was shown."""
+        if not records:
+            return True
         if self._consumption.commit is Commit.before:
-            if self._commit_first(records):
-                self._show(records)
-            return
-        self._show(records)
+            if not self._commit_first(records):
+                return False
+            return self._show(records)
+        is_whole = self._show(records)
         every = self._consumption.commit_every
         if every is None:
             is_due = self._consumption.commit is Commit.after
@@ -181,14 +195,28 @@ class GroupConsuming:
             is_due = self._shown_since_commit >= every
         if is_due:
             self._commit_shown()
+        return is_whole
 
-    def _show(self, records: list[ReceivedRecord]) -> None:
+    def _pass(self, ends: list[EndReached]) -> None:
+        """Everything before these ends is shown, or nobody will ever be shown it."""
+        if self._consumption.commit is Commit.manual:
+            return
+        for end in ends:
+            offset = self._ownership.behind_all(end)
+            if offset > self._committed.get(end.partition, 0):
+                self._uncommitted[end.partition] = offset
+        if self._consumption.commit is Commit.before or self._consumption.commit_every is None:
+            self._commit_shown()
+
+    def _show(self, records: list[ReceivedRecord]) -> bool:
         must_show_all = self._consumption.commit is Commit.before
+        is_whole = True
         for record in records:
             if self._wait is not None and not self.stopping:
                 self._target.flush()
                 self._wait()
             if self.stopping and not must_show_all:
+                is_whole = False
                 break
             self._target.write(self._write(record))
             self._uncommitted[record.topic, record.partition] = record.offset + 1
@@ -200,6 +228,7 @@ class GroupConsuming:
         if must_show_all:
             self._uncommitted.clear()
             self._shown_since_commit = 0
+        return is_whole
 
     # ------------------------------------------------------------------------------ commits
 
@@ -217,7 +246,7 @@ class GroupConsuming:
             self._tell_overtaken(cause)
             self._reader.rewind(starts)
             return False
-        self._tell_committed(offsets)
+        self._taken(offsets)
         return True
 
     def _commit_shown(self) -> None:
@@ -229,7 +258,7 @@ class GroupConsuming:
             # What is still ours goes with the next commit; what is not, its owner shows again.
             self._tell_overtaken(cause)
         else:
-            self._tell_committed(self._uncommitted)
+            self._taken(self._uncommitted)
             self._uncommitted = {}
         self._shown_since_commit = 0
 
@@ -240,8 +269,10 @@ class GroupConsuming:
     def _forget(self, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
             self._uncommitted.pop(partition, None)
+            self._committed.pop(partition, None)
 
-    def _tell_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def _taken(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._committed.update(offsets)
         if self._consumption.verbose:
             places = (f"{one[0]}-{one[1]}@{offset}" for one, offset in sorted(offsets.items()))
             note(f"committed {', '.join(places)}")

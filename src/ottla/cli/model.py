@@ -98,9 +98,10 @@ class ReceivedRecord:
 
 @dataclass(slots=True)
 class EndReached:
-    """Nothing more to read in this partition for now."""
+    """Nothing more to read in this partition for now; `offset` is where more would come."""
 
     partition: TopicPartition
+    offset: int
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class EventSource:
             self.consumer = Consumer(settings)
         except ConfigError as cause:
             raise Failure(f"bad consumer settings: {cause}") from cause
-        self._at_end: set[TopicPartition] = set()
+        self._at_end: dict[TopicPartition, int] = {}
 
     def connection_lost(self) -> str | None:
         error = self.consumer.connection_error()
@@ -87,8 +87,8 @@ class EventSource:
                 return events
 
     def _new_ends(self) -> Iterable[EndReached]:
-        before, self._at_end = self._at_end, set(self.consumer.caught_up())
-        return [EndReached(partition) for partition in sorted(self._at_end - before)]
+        before, self._at_end = self._at_end, self.consumer.caught_up()
+        return [EndReached(*end) for end in sorted(self._at_end.items() - before.items())]
 
 
 def received(record: Record) -> ReceivedRecord:

@@ -312,8 +312,9 @@ class AsyncConsumer(ConsumerCalls):
         info = await self._shell.call(metadata.topic(topic, self._deadline_ms(timeout_s)))
         return len(info.partitions)
 
-    def caught_up(self) -> list[TopicPartition]:
-        """Assigned partitions of which all has been handed out, as of the broker's last answer."""
+    def caught_up(self) -> dict[TopicPartition, int]:
+        """Assigned partitions of which all has been handed out, as of the broker's last answer, and
+        the offset behind it: aborted records and markers at the end are behind us, too."""
         return self._machine.caught_up()
 
     def connection_error(self) -> ClientError | None:

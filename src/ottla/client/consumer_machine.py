@@ -415,14 +415,15 @@ class ConsumerMachine:
     def state_of(self, key: TopicPartition) -> PartitionState:
         return self.subscription.state_of(key)
 
-    def caught_up(self) -> list[TopicPartition]:
-        """Assigned partitions of which nothing is left to hand out, as of the last answer."""
+    def caught_up(self) -> dict[TopicPartition, int]:
+        """Assigned partitions of which nothing is left to hand out, as of the last answer, and the
+        offset behind all of it: behind what a reader does not get to see, too."""
         committed_only = self.settings.isolation_level == "read_committed"
-        return [
-            key
+        return {
+            key: state.position
             for key, state in self.subscription.partitions.items()
-            if state.lag(committed_only=committed_only) == 0
-        ]
+            if state.lag(committed_only=committed_only) == 0 and state.position is not None
+        }
 
     def metrics(self) -> dict[str, float]:
         committed_only = self.settings.isolation_level == "read_committed"

@@ -85,7 +85,7 @@ def test_it_ends_when_every_partition_is_at_the_end_it_had() -> None:
 
 def test_an_end_without_a_last_record_is_an_end() -> None:
     # The last offsets may be a transaction's marker, or compacted away.
-    reader = PlayedReader([at(FIRST, 7)], [EndReached(FIRST)])
+    reader = PlayedReader([at(FIRST, 7)], [EndReached(FIRST, 8)])
     assert shown(reader, {FIRST: Stretch(0, 10, 7)}) == "0@7 "
 
 
@@ -101,7 +101,7 @@ def test_nothing_to_read_asks_for_nothing() -> None:
 
 
 def test_following_goes_past_every_end() -> None:
-    reader = PlayedReader([at(FIRST, 4), EndReached(FIRST)], [at(FIRST, 5)], [at(FIRST, 6)])
+    reader = PlayedReader([at(FIRST, 4), EndReached(FIRST, 5)], [at(FIRST, 5)], [at(FIRST, 6)])
     assert shown(reader, {FIRST: Stretch(0, 5, 4)}, follow=True) == "0@4 0@5 0@6 ..."
     assert reader.assigned == {FIRST: 4}
 

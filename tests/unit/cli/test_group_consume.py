@@ -250,7 +250,61 @@ def test_it_ends_when_its_partitions_are_at_the_end_they_had() -> None:
 
 def test_an_end_without_a_record_is_an_end() -> None:
     play = Play(ends={FIRST: 2, SECOND: 6})
-    assert play.run([EndReached(FIRST)], [EndReached(SECOND)]) == []
+    assert play.run([EndReached(FIRST, 0)], [EndReached(SECOND, 0)]) == []
+
+
+def test_a_group_that_has_read_everything_lags_behind_nothing() -> None:
+    """Aborted records at the end are shown to nobody, and would stay uncommitted for ever."""
+    play = Play(ends={FIRST: 5, SECOND: 6})
+    journal = play.run([*at(FIRST, 0, 1), EndReached(FIRST, 5)], [EndReached(SECOND, 6)])
+    assert journal == ["show 0@0 0@1", "commit 0@2", "commit 0@5", "commit 1@6"]
+
+
+def test_an_end_is_committed_once() -> None:
+    play = Play()
+    journal = play.run([EndReached(FIRST, 5)], [EndReached(FIRST, 5)], [EndReached(FIRST, 7)])
+    assert journal == ["commit 0@5", "commit 0@7", "..."]
+
+
+def test_no_commit_goes_beyond_the_end_that_is_shown() -> None:
+    """What was written since is left to the next reader, although we know it by now."""
+    play = Play(ends={FIRST: 5, SECOND: 6})
+    journal = play.run([*at(FIRST, 2, 6), EndReached(FIRST, 7), EndReached(SECOND, 6)])
+    assert journal == ["show 0@2", "commit 0@3", "commit 0@5 1@6"]
+
+
+def test_whoever_commits_first_passes_the_end_with_what_it_has_shown() -> None:
+    play = Play(commit=Commit.before, ends={FIRST: 5, SECOND: 0})
+    journal = play.run([*at(FIRST, 2), EndReached(FIRST, 5), EndReached(SECOND, 0)])
+    assert journal == ["commit 0@3", "show 0@2", "commit 0@5"]
+
+
+def test_by_hand_no_end_is_committed() -> None:
+    play = Play(commit=Commit.manual, ends={FIRST: 5, SECOND: 6})
+    assert play.run([EndReached(FIRST, 5), EndReached(SECOND, 6)]) == []
+
+
+def test_by_so_many_an_end_waits_for_the_next_commit() -> None:
+    play = Play(commit_every=2)
+    journal = play.run([*at(FIRST, 0), EndReached(FIRST, 5)], at(FIRST, 6))
+    assert journal == ["show 0@0", "show 0@6", "commit 0@7", "..."]
+
+
+def test_an_end_behind_what_was_not_shown_is_not_passed() -> None:
+    play = Play(rate=1_000_000.0)
+
+    def stop() -> None:
+        play.work.stopping = True
+
+    play.work._wait = stop
+    assert play.run([*at(FIRST, 0), EndReached(FIRST, 5)]) == []
+
+
+def test_an_end_behind_what_could_not_be_committed_is_not_passed() -> None:
+    play = Play(commit=Commit.before)
+    play.reader.refusing = CommitOvertaken
+    journal = play.run([*at(FIRST, 0), EndReached(FIRST, 5)])
+    assert journal == ["rewind 0@0", "..."]
 
 
 def test_a_partition_of_others_is_not_waited_for() -> None:
@@ -263,13 +317,13 @@ def test_a_partition_that_comes_back_is_read_again() -> None:
     play = Play(ends={FIRST: 2, SECOND: 6})
     # Somebody else had it in between, and may not have come as far.
     play.run(
-        [EndReached(SECOND)],
+        [EndReached(SECOND, 5)],
         lambda: play.ownership.on_revoked([SECOND]),
         lambda: play.ownership.on_assigned([SECOND]),
-        [EndReached(FIRST)],
+        [EndReached(FIRST, 0)],
         at(SECOND, 5),
     )
-    assert play.journal == ["show 1@5", "commit 1@6"]
+    assert play.journal == ["commit 1@5", "show 1@5", "commit 1@6"]
 
 
 def test_a_member_without_a_partition_waits_for_one() -> None:
@@ -279,7 +333,7 @@ def test_a_member_without_a_partition_waits_for_one() -> None:
 
 
 def test_following_has_no_end() -> None:
-    assert Play().run([EndReached(FIRST), EndReached(SECOND)], at(FIRST, 0))[-1] == "..."
+    assert Play().run([EndReached(FIRST, 0), EndReached(SECOND, 0)], at(FIRST, 0))[-1] == "..."
 
 
 def test_whoever_stops_while_showing_commits_what_was_shown() -> None:

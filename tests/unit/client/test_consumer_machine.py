@@ -70,11 +70,11 @@ def test_few_at_a_time() -> None:
 
 def test_who_has_read_all_has_caught_up() -> None:
     world = reading(b"a", b"b")
-    assert world.machine.caught_up() == []  # nobody has said yet where the end is
+    assert world.machine.caught_up() == {}  # nobody has said yet where the end is
     assert len(world.poll(count_max=1)) == 1
-    assert world.machine.caught_up() == []
+    assert world.machine.caught_up() == {}
     assert len(world.poll(count_max=1)) == 1
-    assert world.machine.caught_up() == [("t", 0)]
+    assert world.machine.caught_up() == {("t", 0): 2}
 
 
 def test_one_answer_is_read_while_the_next_is_fetched() -> None:
@@ -373,12 +373,12 @@ def test_who_gets_a_partition_again_at_its_end_hears_of_the_end_again() -> None:
     world.overrides[keys.FETCH] = in_a_session
     assert world.values() == [b"a"]
     world.pass_time(2_000)
-    assert world.machine.caught_up() == [("t", 0)]
+    assert world.machine.caught_up() == {("t", 0): 1}
     world.machine.assign([])
     world.machine.assign([("t", 0)])
     world.machine.state_of(("t", 0)).seek(1)
     assert world.values() == []
-    assert world.machine.caught_up() == [("t", 0)]
+    assert world.machine.caught_up() == {("t", 0): 1}
 
 
 def test_a_connection_that_is_cut_costs_nothing_but_time() -> None:
