@@ -68,6 +68,7 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     if answer.error_code != NONE:
         return _reply(context, answer.error_code, 0, [])
     fetch = _Fetch(context, request, answer)
+    fetch.find()
     fetch.read()
     if fetch.may_answer():
         return fetch.reply()
@@ -78,10 +79,11 @@ class _Fetch:
     """One request: what was read so far, and whether that is enough."""
 
     __slots__ = (
+        "_bytes_max",
+        "_found",
         "_is_woken",
         "_missing_bytes",
         "_parked",
-        "_parked_at",
         "_timer",
         "_urgent",
         "answer",
@@ -97,22 +99,31 @@ class _Fetch:
         self.answer = answer
         self.reads: ReadTopics = []
         self.bytes_read = 0
+        limit = context.services.config.get_int("fetch.max.bytes")
+        self._bytes_max = min(request.max_bytes, limit)
+        self._found: list[Partition | None] = []
+        """The partitions of the answer, in its order; waiting, we are known to each of them."""
         self._urgent = False
         self._missing_bytes = 0
         self._is_woken = False
         self._parked: ParkedDeferred | None = None
-        self._parked_at: list[Partition] = []
         self._timer: Timer | None = None
 
     # -- reading ----------------------------------------------------------------------------
 
+    def find(self) -> None:
+        services = self.context.services
+        self._found = []
+        for _, wanted in self.answer.partitions:
+            name = self._name_of(wanted)
+            index = wanted.request.partition
+            self._found.append(None if name is None else services.partitions.find(name, index))
+
     def read(self) -> None:
         self.reads = []
         self.bytes_read = 0
-        limit = self.context.services.config.get_int("fetch.max.bytes")
-        bytes_left = min(self.request.max_bytes, limit)
-        for key, wanted in self.answer.partitions:
-            fetched = self._read_one(wanted, bytes_left - self.bytes_read)
+        for (key, wanted), partition in zip(self.answer.partitions, self._found, strict=True):
+            fetched = self._read_one(wanted, partition, self._bytes_max - self.bytes_read)
             if fetched.records is not None:
                 self.bytes_read += fetched.records.size
             if (
@@ -123,18 +134,15 @@ class _Fetch:
                 self._urgent = True
             self.reads.append((key, wanted, fetched))
 
-    def _read_one(self, wanted: SessionPartition, bytes_left: int) -> FetchedPartition:
+    def _read_one(
+        self, wanted: SessionPartition, partition: Partition | None, bytes_left: int
+    ) -> FetchedPartition:
         index = wanted.request.partition
-        name = self._name_of(wanted)
-        if name is None:
-            return _error(index, UNKNOWN_TOPIC_ID)
-        partition = self.context.services.partitions.find(name, index)
         if partition is None:
-            code = self._absence_of(name, index)
-            return _error(index, code, self._leader_of(name, index, code))
+            return self._absent(wanted)
         code = self._refusal(partition, wanted.request.current_leader_epoch)
         if code != NONE:
-            return _error(index, code, self._leader_of(name, index, code))
+            return _error(index, code, self._leader_of(partition.topic, index, code))
         log = partition.log
         assert log is not None  # the refusal was KAFKA_STORAGE_ERROR otherwise
         try:
@@ -186,6 +194,14 @@ class _Fetch:
             diverging,
             None,
         )
+
+    def _absent(self, wanted: SessionPartition) -> FetchedPartition:
+        name = self._name_of(wanted)
+        index = wanted.request.partition
+        if name is None:
+            return _error(index, UNKNOWN_TOPIC_ID)
+        code = self._absence_of(name, index)
+        return _error(index, code, self._leader_of(name, index, code))
 
     def _refusal(self, partition: Partition, current_leader_epoch: int) -> int:
         """Who can be sent elsewhere may also read from a follower (KIP-392)."""
@@ -239,18 +255,13 @@ class _Fetch:
     # -- waiting ----------------------------------------------------------------------------
 
     def park(self) -> Deferred[Reply | None]:
-        services = self.context.services
         self._missing_bytes = self.request.min_bytes - self.bytes_read
-        for _, wanted in self.answer.partitions:
-            partition = services.partitions.find(
-                self._name_of(wanted) or "", wanted.request.partition
-            )
-            if partition is not None:
-                partition.add_waiter(self)
-                self._parked_at.append(partition)
+        for partition in self._found:
+            assert partition is not None  # or there would have been an error to tell
+            partition.add_waiter(self)
         # A client may ask for weeks; one that is gone without a word would be kept for so long.
         wait_ms = min(self.request.max_wait_ms, FETCH_WAIT_MS_MAX)
-        self._timer = services.timers.call_later(wait_ms, self._wake)
+        self._timer = self.context.services.timers.call_later(wait_ms, self._wake)
         self._parked = ParkedDeferred(self._abandon)
         return self._parked
 
@@ -264,11 +275,13 @@ class _Fetch:
 
     def _look(self) -> None:
         self._is_woken = False
-        if self._parked is None:
+        parked = self._parked
+        if parked is None:
             return  # answered or abandoned in the same turn
         self.read()
         if self.may_answer():
-            self._answer()
+            self._abandon()
+            parked.resolve(self.reply())
         else:
             # It is hidden by an open transaction, or not so much after all.
             self._missing_bytes = self.request.min_bytes - self.bytes_read
@@ -277,14 +290,12 @@ class _Fetch:
         self._wake()
 
     def _wake(self) -> None:
-        if self._parked is not None:
-            self.read()
-            self._answer()
-
-    def _answer(self) -> None:
+        """Its time is up, or a partition is gone: what is there now is the answer."""
         parked = self._parked
-        self._abandon()
         if parked is not None:
+            self._abandon()
+            self.find()
+            self.read()
             parked.resolve(self.reply())
 
     def _abandon(self) -> None:
@@ -292,9 +303,9 @@ class _Fetch:
         self._parked = None
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._parked_at:
-            partition.remove_waiter(self)
-        self._parked_at = []
+        for partition in self._found:
+            if partition is not None:
+                partition.remove_waiter(self)
 
 
 def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics) -> Reply:

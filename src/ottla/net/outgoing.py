@@ -23,6 +23,8 @@ COLD_CHUNK_BYTES = SENDFILE_CHUNK_BYTES
 # A fast reader of a large answer would keep the loop to itself: others get their turn after this.
 TURN_BYTES_MAX = 1024 * 1024
 GATHER_PARTS_MAX = 64
+# Up to here one piece made of many is cheaper than handing the kernel many.
+JOINED_BYTES_MAX = 2 * SLICE_BYTES_BY_COPY_MAX
 
 RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
@@ -64,16 +66,27 @@ class Outgoing:
         self.bytes_queued += len(content)
 
     def put(self, parts: list[bytes | LogSlice]) -> None:
+        pieces: list[bytes | bytearray] = []
         for part in parts:
             if isinstance(part, LogSlice):
                 content = _at_hand(part) if part.size <= SLICE_BYTES_BY_COPY_MAX else None
                 if content is None:
+                    self._put_pieces(pieces)
+                    pieces = []
                     self.parts.append(part)
                 else:
-                    self.parts.append(content)
-                    self.bytes_queued += part.size
+                    pieces.append(content)
             else:
-                self.put_bytes(part)
+                pieces.append(part)
+        self._put_pieces(pieces)
+
+    def _put_pieces(self, pieces: list[bytes | bytearray]) -> None:
+        size = sum(map(len, pieces))
+        self.bytes_queued += size
+        if size <= JOINED_BYTES_MAX:
+            self.parts.append(b"".join(pieces))
+        else:
+            self.parts.extend(pieces)
 
     def pump(self) -> bool:
         """Send what the socket takes in one turn. True when all is out; OSError ends the peer."""

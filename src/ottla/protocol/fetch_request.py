@@ -144,6 +144,14 @@ _read_uuid = struct.Struct(">16s").unpack_from
 _read_count = struct.Struct(">i").unpack_from
 _read_length = struct.Struct(">h").unpack_from
 
+# What a consumer sends whose reading goes on in one partition, whole: one topic by its id with one
+# partition, nothing forgotten, no rack, and nowhere a tag.
+_ONE_PARTITION = struct.Struct(">iiibii 1s 16s 1s iiqiqi 5s")
+_ONE_PARTITION_WITH_REPLICA = struct.Struct(">i iiibii 1s 16s 1s iiqiqi 5s")
+_ONE_ELEMENT = b"\2"
+# No tags of the partition and the topic, none forgotten, an empty rack, no tags of the request.
+_NOTHING_MORE = b"\0\0\1\1\0"
+
 # The least that one element takes on the wire, by which a declared count is judged.
 _TOPIC_BYTES_MIN = 3
 _PARTITION_BYTES_MIN = 33
@@ -156,10 +164,55 @@ def read_fetch_request(version: int, body: memoryview) -> FetchRequest:
         raise MalformedRequest(f"Fetch v{version} is not spoken here")
     try:
         if version >= _FIRST_FLEXIBLE:
-            return _FlexibleReader(version, body).read()
+            return _read_one_partition(version, body) or _FlexibleReader(version, body).read()
         return _LegacyReader(version, body).read()
     except MALFORMED as cause:
         raise MalformedRequest(f"Fetch v{version}: {cause}") from cause
+
+
+def _read_one_partition(version: int, body: memoryview) -> FetchRequest | None:
+    """The usual request in one go, at a fifth of the cost; None if it is another."""
+    if version < _FIRST_WITH_TOPIC_ID:
+        return None
+    request: FetchRequest = _new(FetchRequest)
+    one: FetchPartition = _new(FetchPartition)
+    if version >= _FIRST_WITH_REPLICA_STATE:
+        if len(body) != _ONE_PARTITION.size:
+            return None
+        fields = -1, *_ONE_PARTITION.unpack(body)
+    elif len(body) == _ONE_PARTITION_WITH_REPLICA.size:
+        fields = _ONE_PARTITION_WITH_REPLICA.unpack(body)
+    else:
+        return None
+    (
+        request.replica_id,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        request.session_epoch,
+        topics,
+        topic_id,
+        partitions,
+        one.partition,
+        one.current_leader_epoch,
+        one.fetch_offset,
+        one.last_fetched_epoch,
+        one.log_start_offset,
+        one.partition_max_bytes,
+        rest,
+    ) = fields
+    if topics != _ONE_ELEMENT or partitions != _ONE_ELEMENT or rest != _NOTHING_MORE:
+        return None
+    one.replica_directory_id = NULL_UUID
+    one.high_watermark = NO_HIGH_WATERMARK
+    request.replica_epoch = -1
+    request.topics = [(None, uuid_of(topic_id), [one])]
+    request.forgotten = []
+    request.rack_id = ""
+    request.cluster_id = None
+    return request
 
 
 class _Reader:

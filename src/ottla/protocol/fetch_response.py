@@ -85,6 +85,8 @@ _pack_partition_v4 = struct.Struct(">ihqqi").pack
 _pack_partition_v5 = struct.Struct(">ihqqqi").pack
 # The byte is the null of the aborted transactions.
 _pack_partition_flexible = struct.Struct(">ihqqqBi").pack
+# Throttle time, error code, session, one topic, its id, one partition; then as above.
+_pack_one_partition = struct.Struct(">ihi B 16s B ihqqqBi").pack
 _pack_partition_start = struct.Struct(">ihqqq").pack
 _pack_transaction = struct.Struct(">qq").pack
 _pack_transaction_flexible = struct.Struct(">qqB").pack
@@ -104,6 +106,12 @@ def fetch_response_parts(
 ) -> tuple[list[Any], int]:
     """The body: byte strings and, between them, the records objects with bytes; and its size."""
     check(VERSION_MIN <= version <= VERSION_MAX, "a Fetch version that is served")
+    if version >= _FIRST_WITH_TOPIC_ID and len(topics) == 1 and not node_endpoints:
+        _, topic_id, partitions = topics[0]
+        one = partitions[0] if len(partitions) == 1 else None
+        if one is not None and one.aborted_transactions is None and not _has_tags(one):
+            told = throttle_time_ms, error_code, session_id
+            return _one_partition(told, uuid_bytes(topic_id), one)
     answer = _Parts()
     if version >= _FIRST_FLEXIBLE:
         head = _pack_head_flexible(throttle_time_ms, error_code, session_id)
@@ -123,6 +131,38 @@ def fetch_response_parts(
     for topic in topics:
         _add_legacy_topic(answer, version, topic)
     return answer.finish()
+
+
+def _one_partition(
+    told: tuple[int, int, int], topic_id: bytes, one: FetchedPartition
+) -> tuple[list[Any], int]:
+    """The usual answer, to a reader of one partition, in one go."""
+    start = _pack_one_partition(
+        *told,
+        2,
+        topic_id,
+        2,
+        one.index,
+        one.error_code,
+        one.high_watermark,
+        one.last_stable_offset,
+        one.log_start_offset,
+        0,
+        one.preferred_read_replica,
+    )
+    records = one.records
+    if records is None or not records.size:
+        whole = start + b"\1\0\0\0"
+        return [whole], len(whole)
+    start += uvarint(records.size + 1)
+    # No tags of the partition, the topic and the answer.
+    return [start, records, b"\0\0\0"], len(start) + records.size + 3
+
+
+def _has_tags(one: FetchedPartition) -> bool:
+    return not (
+        one.diverging_epoch is None and one.current_leader is None and one.snapshot_id is None
+    )
 
 
 class _Parts:
@@ -177,10 +217,7 @@ def _add_flexible_topic(answer: _Parts, version: int, topic: FetchedTopic) -> No
         else:
             pending.append(uvarint(records.size + 1))
             answer.add_records(records)
-        if one.diverging_epoch is None and one.current_leader is None and one.snapshot_id is None:
-            pending.append(b"\0")
-        else:
-            pending.append(_partition_tags(one))
+        pending.append(_partition_tags(one) if _has_tags(one) else b"\0")
     pending.append(b"\0")
 
 

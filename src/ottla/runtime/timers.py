@@ -1,7 +1,9 @@
 """Timers by the broker's own clock, on top of one timer of the event loop.
 
 A heap of our own, because the clock can be moved: `poke` fires what has become due at once.
-Cancelled entries stay in the heap until they come up, or until they are most of it.
+Cancelled entries stay in the heap until they come up, or until they are most of it. A fetch that
+waits takes a timer and cancels it, thousands of times a second: so the heap has tuples, which are
+compared without a call, and never their third part, since no two have the same order.
 """
 
 from __future__ import annotations
@@ -19,14 +21,10 @@ COMPACT_ENTRIES_MIN = 512
 
 
 class TimerEntry:
-    __slots__ = ("_timers", "callback", "due_ms", "order")
+    __slots__ = ("_timers", "callback")
 
-    def __init__(
-        self, timers: LoopTimers, due_ms: float, order: int, callback: Callable[[], None]
-    ) -> None:
+    def __init__(self, timers: LoopTimers, callback: Callable[[], None]) -> None:
         self._timers = timers
-        self.due_ms = due_ms
-        self.order = order
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
@@ -34,15 +32,12 @@ class TimerEntry:
             self.callback = None
             self._timers.on_cancelled()
 
-    def __lt__(self, other: TimerEntry) -> bool:
-        return (self.due_ms, self.order) < (other.due_ms, other.order)
-
 
 class LoopTimers:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        self._heap: list[TimerEntry] = []
+        self._heap: list[tuple[float, int, TimerEntry]] = []
         self._order = 0
         self._cancelled = 0
         self._armed: asyncio.TimerHandle | None = None
@@ -51,16 +46,17 @@ class LoopTimers:
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerEntry:
         now_ms = self._clock.monotonic_ms()
         self._order += 1
-        entry = TimerEntry(self, now_ms + delay_ms, self._order, callback)
-        heapq.heappush(self._heap, entry)
-        if self._armed is None or entry.due_ms < self._armed_ms:
-            self._arm(entry.due_ms, now_ms)
+        due_ms = now_ms + delay_ms
+        entry = TimerEntry(self, callback)
+        heapq.heappush(self._heap, (due_ms, self._order, entry))
+        if self._armed is None or due_ms < self._armed_ms:
+            self._arm(due_ms, now_ms)
         return entry
 
     def on_cancelled(self) -> None:
         self._cancelled += 1
         if self._cancelled > COMPACT_ENTRIES_MIN and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry.callback is not None]
+            self._heap = [timer for timer in self._heap if timer[2].callback is not None]
             heapq.heapify(self._heap)
             self._cancelled = 0
 
@@ -87,8 +83,8 @@ class LoopTimers:
             self._armed.cancel()
             self._armed = None
         now_ms = self._clock.monotonic_ms()
-        while self._heap and self._heap[0].due_ms <= now_ms:
-            entry = heapq.heappop(self._heap)
+        while self._heap and self._heap[0][0] <= now_ms:
+            entry = heapq.heappop(self._heap)[2]
             callback, entry.callback = entry.callback, None
             if callback is None:
                 self._cancelled -= 1
@@ -97,12 +93,12 @@ class LoopTimers:
                 callback()
             except Exception:  # one timer must not stop the others
                 log.exception("a timer failed")
-        while self._heap and self._heap[0].callback is None:
+        while self._heap and self._heap[0][2].callback is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1
         # A callback may have armed for an entry of its own that is due later than the first one.
-        if self._heap and not self._is_armed_for(self._heap[0].due_ms):
-            self._arm(self._heap[0].due_ms, now_ms)
+        if self._heap and not self._is_armed_for(self._heap[0][0]):
+            self._arm(self._heap[0][0], now_ms)
 
     def _is_armed_for(self, due_ms: float) -> bool:
         return self._armed is not None and self._armed_ms <= due_ms

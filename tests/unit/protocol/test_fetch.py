@@ -14,7 +14,7 @@ import pytest
 
 from ottla.base.errors import InvariantError, MalformedRequest
 from ottla.base.limits import REQUEST_OBJECTS_MAX
-from ottla.protocol import api_keys, messages
+from ottla.protocol import api_keys, fetch_request, messages
 from ottla.protocol.fetch import (
     NO_HIGH_WATERMARK,
     FetchedPartition,
@@ -73,6 +73,61 @@ def test_requests_are_read_as_kio_writes_them(version: int) -> None:
         state = wanted.get("replica_state", {"replica_epoch": -1})
         replica_id = state.get("replica_id", wanted.get("replica_id"))
         assert (request.replica_id, request.replica_epoch) == (replica_id, state["replica_epoch"])
+
+
+def the_usual_request(version: int, rng: random.Random, **changes: Any) -> bytes:
+    """Of a consumer that reads on in one partition."""
+    partition = {
+        "partition": rng.getrandbits(31),
+        "current_leader_epoch": rng.getrandbits(31) - 1,
+        "fetch_offset": rng.getrandbits(63) - 1,
+        "last_fetched_epoch": rng.getrandbits(31) - 1,
+        "log_start_offset": rng.getrandbits(63) - 1,
+        "partition_max_bytes": rng.getrandbits(31),
+    }
+    fields = {
+        "max_wait_ms": rng.getrandbits(31),
+        "min_bytes": rng.getrandbits(31),
+        "max_bytes": rng.getrandbits(31),
+        "isolation_level": rng.randrange(2),
+        "session_id": rng.getrandbits(31),
+        "session_epoch": rng.getrandbits(31) - 1,
+        "topics": [{"topic_id": uuid.UUID(int=rng.getrandbits(128)), "partitions": [partition]}],
+        "forgotten_topics_data": [],
+    }
+    return messages.encode_request(api_keys.FETCH, version, fields | changes)
+
+
+def all_of(request: FetchRequest) -> dict[str, Any]:
+    fields = {slot: getattr(request, slot) for slot in request.__slots__}
+    return fields | {"topics": topics_of(request)}
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_the_usual_request_is_read_in_one_go_and_as_any_other(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(60):
+        body = memoryview(the_usual_request(version, rng))
+        at_once = fetch_request._read_one_partition(version, body)
+        assert at_once is not None
+        assert all_of(at_once) == all_of(fetch_request._FlexibleReader(version, body).read())
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_what_is_not_the_usual_request_is_not_read_in_one_go(version: int) -> None:
+    rng = random.Random(version)
+    usual = the_usual_request(version, rng)
+    for at in range(len(usual)):
+        # Wherever a byte differs, one reader must not find what the other does not.
+        other = memoryview(usual[:at] + bytes([usual[at] ^ 3]) + usual[at + 1 :])
+        at_once = fetch_request._read_one_partition(version, other)
+        if at_once is not None:
+            whole = fetch_request._FlexibleReader(version, other).read()
+            assert all_of(at_once) == all_of(whole), at
+    others: list[dict[str, Any]] = [{"rack_id": "east"}, {"topics": []}, {"cluster_id": "c"}]
+    for changes in others:
+        body = memoryview(the_usual_request(version, rng, **changes))
+        assert fetch_request._read_one_partition(version, body) is None
 
 
 def topics_of(request: FetchRequest) -> list[Any]:
@@ -193,6 +248,22 @@ def test_null_aborted_transactions_are_not_none_of_them(version: int) -> None:
         for one in decoded.responses[0].partitions
     ]
     assert told == cases
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+@pytest.mark.parametrize("content", [b"", b"x", b"y" * 126, b"z" * 20_000])
+def test_the_usual_answer_is_the_beginning_of_a_longer_one(version: int, content: bytes) -> None:
+    """One partition is packed in one go; beside a second one it is packed as any."""
+    one = fetched(Records(content))
+    parts, size = fetch_response_parts(version, 5, 0, 9, [(None, TOPIC_ID, [one])])
+    check_parts(parts)
+    assert size == len(joined(parts))
+    alone = messages.decode_response(api_keys.FETCH, version, joined(parts))
+    both, _ = fetch_response_parts(version, 5, 0, 9, [(None, TOPIC_ID, [one, fetched(None)])])
+    beside = messages.decode_response(api_keys.FETCH, version, joined(both))
+    assert alone.responses[0].partitions == beside.responses[0].partitions[:1]
+    assert (alone.throttle_time_ms, alone.session_id) == (5, 9)
+    assert alone.responses[0].topic_id == TOPIC_ID
 
 
 def test_records_of_several_partitions_keep_their_places() -> None:
