@@ -103,20 +103,30 @@ def all_of(request: FetchRequest) -> dict[str, Any]:
     return fields | {"topics": topics_of(request)}
 
 
-@pytest.mark.parametrize("version", range(13, 19))
-def test_the_usual_request_is_read_in_one_go_and_as_any_other(version: int) -> None:
+FOLLOWER = {"replica_state": {"replica_id": 4, "replica_epoch": 2**40}}
+USUAL: list[tuple[int, dict[str, Any]]] = [(version, {}) for version in range(13, 19)] + [
+    (version, FOLLOWER) for version in range(15, 19)
+]
+
+
+@pytest.mark.parametrize(("version", "changes"), USUAL)
+def test_the_usual_request_is_read_in_one_go_and_as_any_other(
+    version: int, changes: dict[str, Any]
+) -> None:
     rng = random.Random(version)
     for _ in range(60):
-        body = memoryview(the_usual_request(version, rng))
+        body = memoryview(the_usual_request(version, rng, **changes))
         at_once = fetch_request._read_one_partition(version, body)
         assert at_once is not None
         assert all_of(at_once) == all_of(fetch_request._FlexibleReader(version, body).read())
 
 
-@pytest.mark.parametrize("version", range(13, 19))
-def test_what_is_not_the_usual_request_is_not_read_in_one_go(version: int) -> None:
+@pytest.mark.parametrize(("version", "changes"), USUAL)
+def test_what_is_not_the_usual_request_is_not_read_in_one_go(
+    version: int, changes: dict[str, Any]
+) -> None:
     rng = random.Random(version)
-    usual = the_usual_request(version, rng)
+    usual = the_usual_request(version, rng, **changes)
     for at in range(len(usual)):
         # Wherever a byte differs, one reader must not find what the other does not.
         other = memoryview(usual[:at] + bytes([usual[at] ^ 3]) + usual[at + 1 :])
@@ -124,6 +134,11 @@ def test_what_is_not_the_usual_request_is_not_read_in_one_go(version: int) -> No
         if at_once is not None:
             whole = fetch_request._FlexibleReader(version, other).read()
             assert all_of(at_once) == all_of(whole), at
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_a_rack_no_topic_or_another_tag_is_read_part_by_part(version: int) -> None:
+    rng = random.Random(version)
     others: list[dict[str, Any]] = [{"rack_id": "east"}, {"topics": []}, {"cluster_id": "c"}]
     for changes in others:
         body = memoryview(the_usual_request(version, rng, **changes))
