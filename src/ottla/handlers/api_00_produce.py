@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
+from ottla.handlers.commit_wait import CommitWait
 from ottla.handlers.context import Context
 from ottla.handlers.leader_hints import endpoints_of, leader_of
 from ottla.handlers.produce_admission import (
@@ -24,7 +25,13 @@ from ottla.handlers.produce_admission import (
     is_in_transaction,
     ticket_for,
 )
-from ottla.handlers.produce_route import FIRST_VERSION_WITH_ZSTD, learn, store_at_once
+from ottla.handlers.produce_route import (
+    FIRST_VERSION_WITH_ZSTD,
+    NO_ERRORS,
+    Produced,
+    learn,
+    store_at_once,
+)
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
 from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
@@ -40,11 +47,9 @@ from ottla.protocol.error_codes import (
     MESSAGE_TOO_LARGE,
     NONE,
     NOT_ENOUGH_REPLICAS,
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     RECORD_LIST_TOO_LARGE,
-    REQUEST_TIMED_OUT,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -85,8 +90,6 @@ WITHOUT_LOG_START = frozenset(
     }
 )
 SHORT_OF_ROOM = "The disk is almost full: what is left of it is kept in reserve."
-NO_ERRORS: tuple[tuple[int, str | None], ...] = ()
-Produced = tuple[Any, ...]
 Waiting = tuple[list[Produced], int, Partition, Validated, int]
 """Its row and place in the answer, where it goes, what it is, and a ticket of admission."""
 
@@ -98,10 +101,22 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     work = _Work(context, request)
     work.start()
     if work.stored_at is not None and len(request.topics) == len(work.results[0]) == 1:
-        learn(context, body, request, work.stored_at)
+        learn(context, body, request, work.stored_at, _told_alone)
     if work.pending == 0:
         return _finish(context, request, work.results)
     return work.answer
+
+
+def _told_alone(
+    context: Context, name: str | None, topic_id: uuid.UUID | None, produced: Produced
+) -> bytes:
+    """The body of an answer that tells of one partition."""
+    request = ProduceRequest(None, -1, 0, [(name, topic_id, [])])
+    reply = _finish(context, request, [[produced]])
+    assert reply is not None  # of acks=0 alone there is none
+    (body,) = reply.parts
+    assert isinstance(body, bytes)
+    return body
 
 
 def _refuse_acks(image: MetadataImage, request: ProduceRequest) -> list[list[Produced]]:
@@ -190,7 +205,7 @@ class _Work:
         self.results: list[list[Produced]] = []
         self.pending = 0
         self.stored_at: Partition | None = None
-        """Where the last batch is that was stored at once."""
+        """Where the last batch is that waits for nothing but the other replicas."""
         self.answer: Deferred[Reply | None] = Deferred()
         self.now_ms = context.services.clock.wall_ms()
         self._not_admitted: list[Waiting] = []
@@ -386,7 +401,17 @@ class _Work:
             self._wait_for_flush(row, place, partition)
         if self.request.acks == -1 and partition.high_watermark <= appended.last_offset:
             self.pending += 1
-            _CommitWait(self, row, place, partition, appended.last_offset)
+            self.stored_at = partition
+
+            def ended(code: int) -> None:
+                if code != NONE:
+                    # It is in the log all the same, and Kafka tells where.
+                    index, _, *where = row[place]
+                    row[place] = (index, code, *where)
+                self._one_less()
+
+            timeout_ms = self.request.timeout_ms
+            CommitWait(self.context, partition, appended.last_offset, timeout_ms, ended)
 
     def _wait_for_flush(self, row: list[Produced], place: int, partition: Partition) -> None:
         log = partition.log
@@ -413,56 +438,6 @@ class _Work:
             self.answer.fail(closed)
         else:
             self.answer.resolve(reply)
-
-
-class _CommitWait:
-    """acks=all, parked until the high watermark has passed the batch, or time is up."""
-
-    __slots__ = ("last_offset", "partition", "place", "row", "timer", "work")
-
-    def __init__(
-        self,
-        work: _Work,
-        row: list[Produced],
-        place: int,
-        partition: Partition,
-        last_offset: int,
-    ) -> None:
-        self.work = work
-        self.row = row
-        self.place = place
-        self.partition = partition
-        self.last_offset = last_offset
-        timers = work.context.services.timers
-        self.timer = timers.call_later(max(work.request.timeout_ms, 0), self._timed_out)
-        partition.add_commit_waiter(self)
-
-    def on_committed(self, partition: Partition) -> None:
-        if not partition.has_enough_in_sync():
-            # It was committed by a set that has become too small since: Kafka says so.
-            self._fail(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        self._done()
-
-    def on_gone(self, partition: Partition) -> None:
-        code = partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER
-        if self.work.context.services.image.topic_by_id(partition.topic_id) is None:
-            code = UNKNOWN_TOPIC_OR_PARTITION  # deleted: nobody will ever lead it again
-        self._fail(code)
-        self._done()
-
-    def _timed_out(self) -> None:
-        self.partition.remove_commit_waiter(self)
-        self._fail(REQUEST_TIMED_OUT)
-        self._done()
-
-    def _fail(self, code: int) -> None:
-        """It is in the log all the same, and Kafka tells where."""
-        index, _, *where = self.row[self.place]
-        self.row[self.place] = (index, code, *where)
-
-    def _done(self) -> None:
-        self.timer.cancel()
-        self.work._one_less()
 
 
 def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:

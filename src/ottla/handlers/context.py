@@ -213,7 +213,9 @@ class Route(Protocol):
 
     @property
     def api_key(self) -> int: ...
-    def answer(self, context: Context, body: memoryview, correlation_id: int) -> bytes | None:
+    def answer(
+        self, context: Context, body: memoryview, correlation_id: int
+    ) -> bytes | Deferred[Any] | None:
         """The whole frame of the answer, or None if this request has to go the long way."""
         ...
 

@@ -330,6 +330,17 @@ class Partition:
             return None
         return self._rules if config is self._rules_config else self.produce_rules(True)
 
+    def rules_with_others(self) -> ProduceRules | None:
+        """As `rules_at_once`, of a batch that waits for nothing but the other replicas."""
+        log = self.log
+        progress = self._progress
+        if log is None or progress is None or self.is_short_of_room:
+            return None
+        config = log.config
+        if config.flush_messages != LONG_MAX or not progress.has_enough_in_sync():
+            return None
+        return self._rules if config is self._rules_config else self.produce_rules(True)
+
     def commits_at_once(self) -> bool:
         """Whether what is appended here is committed by that, and no flush is waited for."""
         log, progress = self.log, self._progress

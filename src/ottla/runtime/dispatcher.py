@@ -56,8 +56,11 @@ class Dispatcher:
             answer = _by_route(context, context.route, frame)
             if answer is not None:
                 self._stats.bytes_in += len(frame) + SIZE.size
-                self._stats.bytes_out += len(answer)
                 stats = self._stats.of(context.route.api_key)
+                if isinstance(answer, Deferred):
+                    answer.when_done(lambda done: self._on_routed(done, stats, started_ns))
+                    return answer
+                self._stats.bytes_out += len(answer)
                 stats.observe(time.perf_counter_ns() - started_ns)
                 return answer
         header = read_request_header(frame)
@@ -83,6 +86,10 @@ class Dispatcher:
         parts = self._answer(outcome, key, version, prefix)
         stats.observe(time.perf_counter_ns() - started_ns)
         return parts
+
+    def _on_routed(self, done: Deferred[bytes], stats: ApiStats, started_ns: int) -> None:
+        self._stats.bytes_out += len(done.result())
+        stats.observe(time.perf_counter_ns() - started_ns)
 
     def _context(self, peer: Peer, header: RequestHeader) -> Context:
         """Made once for a run of requests alike, which is what a busy connection sends."""
@@ -158,7 +165,7 @@ class Dispatcher:
         return SIZE.pack(len(prefix) + len(body)) + prefix + body
 
 
-def _by_route(context: Context, route: Route, frame: memoryview) -> bytes | None:
+def _by_route(context: Context, route: Route, frame: memoryview) -> bytes | Deferred[Any] | None:
     """The answer to a request that the connection's route fits; None if it does not."""
     if len(frame) < FIXED_HEADER_SIZE:
         return None
