@@ -88,6 +88,8 @@ def run(options: argparse.Namespace) -> Results:
     facts = machine_facts()
     if facts["load_before"] > LOAD_PER_CORE_MAX * (facts["cores"] or 1):
         print(f"bench: the machine is busy (load {facts['load_before']:.1f})", file=sys.stderr)
+    if options.data is not None:
+        options.data.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=options.data))
     sides = (
         Side(OTTLA, options.subject, directory / OTTLA),
