@@ -6,12 +6,10 @@ in the history.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +18,7 @@ import confluent_kafka
 from ottla.client import Consumer
 from tests.chaos.cluster_checker import Ack, Read
 from tests.chaos.cluster_writers import KINDS
+from tests.chaos.watched_consumer import WatchedConsumer
 from tests.cluster.waiting import until
 from tests.compat.nodes import REPOSITORY, kafka_jars
 from tests.patience import HEAL_SECONDS_MAX, SECONDS_MAX
@@ -28,9 +27,6 @@ JAVA = "java"
 JAVA_PER_S = 50
 # The tool would try once only; like any other Java producer it is to try for two minutes.
 JAVA_SETTINGS = "retries=2147483647\ndelivery.timeout.ms=300000\nenable.idempotence=true\n"
-
-LOCKED_UP_SECONDS = 60.0
-"""Without statistics, which are due every second."""
 
 
 def topic_of(number: int) -> str:
@@ -147,55 +143,15 @@ class Reader(threading.Thread):
 
 
 class ConfluentReader(Reader):
-    """librdkafka 2.16.0 can lock itself up for good when a leader goes while an epoch is looked up:
-    its main thread holds a partition and wants the client, a broker's thread the other way round.
-    Its statistics, which come from that main thread whatever brokers do, then end: so a client that
-    hangs in itself is told from one that a broker keeps waiting, and only the former is replaced.
-    """
-
     def read(self) -> None:
-        places = dict.fromkeys(self.topics, 0)
-        while not self.stopping.is_set():
-            self._read_by_one_client(places)
+        settings: dict[str, str | int] = {"bootstrap.servers": self.bootstrap}
+        places = {(topic, 0): 0 for topic in self.topics}
+        consumer = WatchedConsumer(settings, places, self._take)
+        self.failed = consumer.failed
+        consumer.read(self.stopping)
 
-    def _read_by_one_client(self, places: dict[str, int]) -> None:
-        """From `places` on, which it keeps, until it is to stop or the client is locked up."""
-        heard_s = time.monotonic()
-
-        def on_statistics(_: str) -> None:
-            nonlocal heard_s
-            heard_s = time.monotonic()
-
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "chaos-reader",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-                "statistics.interval.ms": 1000,
-                "stats_cb": on_statistics,
-            }
-        )
-        assigned = [confluent_kafka.TopicPartition(topic, 0, at) for topic, at in places.items()]
-        consumer.assign(assigned)
-        while not self.stopping.is_set():
-            message = consumer.poll(0.2)
-            if time.monotonic() - heard_s > LOCKED_UP_SECONDS:
-                # To end it would take for ever, too: nobody is to try, not even at exit.
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(consumer))
-                return
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                topic, offset = message.topic() or "", message.offset() or 0
-                self.take(topic, offset, message.value() or b"")
-                places[topic] = offset + 1
-            elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:
-                self.failed.append(str(error))
-        consumer.close()
+    def _take(self, message: confluent_kafka.Message) -> None:
+        self.take(message.topic() or "", message.offset() or 0, message.value() or b"")
 
 
 class OttlaReader(Reader):

@@ -12,6 +12,7 @@ import confluent_kafka
 
 from ottla.client import Consumer
 from tests.chaos.transaction_history import Seen, TransactionHistory, Value
+from tests.chaos.watched_consumer import WatchedConsumer
 from tests.compat.confluent import read
 from tests.compat.nodes import REPOSITORY
 from tests.patience import SECONDS_MAX
@@ -110,29 +111,16 @@ class Reader(threading.Thread):
 
 class ConfluentReader(Reader):
     def run(self) -> None:
-        consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "chaos-reader",
-                "enable.auto.commit": False,
-                "isolation.level": READ_COMMITTED,
-                "auto.offset.reset": "error",
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-            }
+        settings: dict[str, str | int] = {
+            "bootstrap.servers": self.bootstrap,
+            "isolation.level": READ_COMMITTED,
+        }
+        places = {(self.topic, partition): 0 for partition in range(self.partitions)}
+        consumer = WatchedConsumer(
+            settings, places, lambda message: self.reads.append(seen(message))
         )
-        consumer.assign(
-            [confluent_kafka.TopicPartition(self.topic, one, 0) for one in range(self.partitions)]
-        )
-        while not self.stopping.is_set():
-            message = consumer.poll(0.2)
-            error = None if message is None else message.error()
-            if error is not None:
-                if error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:
-                    self.failed.append(str(error))
-            elif message is not None:
-                self.reads.append(seen(message))
-        consumer.close()
+        self.failed = consumer.failed
+        consumer.read(self.stopping)
 
 
 class OttlaReader(Reader):
