@@ -33,16 +33,18 @@ DEATHS = int(os.environ.get("OTTLA_PROCESS_DEATHS", "15"))
 KILLS = int(os.environ.get("OTTLA_PROCESS_KILLS", "2"))
 PARTITIONS = 3
 RECORDS = 300
+STEPS_MAX = 59
+"""Of one that dies."""
 VISITS = 3
 PATIENCE_S = 120
 
 
-def fill(bootstrap: str, topic: str) -> list[list[bytes]]:
+def fill(bootstrap: str, topic: str, count: int = RECORDS) -> list[list[bytes]]:
     create_topic(bootstrap, topic, PARTITIONS)
     create_topic(bootstrap, f"{topic}-copy", PARTITIONS)
     expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     with Producer(bootstrap_servers=bootstrap) as producer:
-        for number in range(RECORDS):
+        for number in range(count):
             value = b"%d" % number
             producer.send(topic, value, partition=number % PARTITIONS)
             expected[number % PARTITIONS].append(value)
@@ -129,12 +131,14 @@ def live_until_death(bootstrap: str, topic: str, steps: int, is_over: Callable[[
 
 
 def test_a_loop_that_dies_anywhere_is_exact(cluster: str, topic: str) -> None:
-    expected = fill(cluster, topic)
+    # Each record takes two steps at least. Without any left nobody would die, for ever.
+    count = DEATHS * STEPS_MAX // 2 + 1
+    expected = fill(cluster, topic, count)
     chance = random.Random(seed_for("deaths"))
     for _ in range(DEATHS):
-        live_until_death(cluster, topic, chance.randrange(1, 60), lambda: False)
+        live_until_death(cluster, topic, chance.randint(1, STEPS_MAX), lambda: False)
     live_until_death(
-        cluster, topic, 1 << 60, lambda: sum(map(len, copied(cluster, topic))) == RECORDS
+        cluster, topic, 1 << 60, lambda: sum(map(len, copied(cluster, topic))) == count
     )
     assert copied(cluster, topic) == expected
 
