@@ -369,15 +369,17 @@ def common_history(
     )
 
 
-def check_epochs(log: PartitionLog, batches: list[StoredBatch]) -> None:
-    """L3: never decreasing, and the cache says what the batches say."""
+def check_epochs(log: PartitionLog, batches: list[StoredBatch], start: int = 0) -> None:
+    """L3: never decreasing, and the cache says what the batches say, from `start` on."""
     derived = EpochCache()
+    start = max(start, log.log_start_offset)
     last = -1
     for batch in batches:
         epoch = read_header(batch.content)[LEADER_EPOCH]
         require(epoch >= last, "L3: epochs go back")
         last = epoch
-        derived.assign(epoch, max(batch.base_offset, log.log_start_offset))
+        if batch.next_offset > start:
+            derived.assign(epoch, max(batch.base_offset, start))
     # Of a log without records the epoch of the last one may still be known.
     known = [entry for entry in log.leader_epochs.entries() if entry[1] < log.log_end_offset]
     require(

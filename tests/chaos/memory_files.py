@@ -9,7 +9,8 @@ be in after the power went at that moment:
   the disk reads as zeros. The file's size is that of the last sync, or after any write since, or
   within the next one.
 - A directory's unsynced entries (made, renamed, removed) are there up to some point in their order,
-  as journaling file systems have it, independently of the files' contents.
+  as journaling file systems have it, independently of the files' contents. That a directory was
+  renamed is such an entry of the one it is in.
 - What was synced is there.
 
 Mappings are written behind the file system's back, so each operation first looks at the live ones
@@ -237,7 +238,6 @@ class MemoryFiles:
         self.note("rename", source, target)
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """At once and for good, as directories are made."""
         self.directories.discard(source)
         self.directories.add(target)
         for path in [path for path in self.inodes if path.startswith(source + "/")]:
@@ -322,6 +322,13 @@ class _DiskFile:
                 self.sectors.setdefault(sector, []).append(piece)
         self.sizes.append(len(self.content))
 
+    def clone(self) -> _DiskFile:
+        same = _DiskFile(self.durable)
+        same.content = bytearray(self.content)
+        same.sectors = {sector: list(pieces) for sector, pieces in self.sectors.items()}
+        same.sizes = list(self.sizes)
+        return same
+
     def sync(self) -> None:
         self.durable = bytes(self.content)
         self.sectors.clear()
@@ -367,6 +374,8 @@ class DiskImage:
         self._durable: dict[str, dict[str, int]] = {}
         self._unsynced: dict[str, list[Operation]] = {}
         self._names: dict[str, int] = {}
+        self._renamed: dict[str, list[tuple[str, str]]] = {}
+        """Directories with new names that are not synced, by the directory that they are in."""
 
     @classmethod
     def of(cls, files: MemoryFiles) -> DiskImage:
@@ -378,6 +387,21 @@ class DiskImage:
             image._durable.setdefault(_parent(path), {})[path] = inode.number
             image._names[path] = inode.number
         return image
+
+    def clone(self) -> DiskImage:
+        """Without the files that nothing can bring back."""
+        same = DiskImage()
+        same._directories = set(self._directories)
+        same._durable = {path: dict(entries) for path, entries in self._durable.items()}
+        same._unsynced = {path: list(operations) for path, operations in self._unsynced.items()}
+        same._names = dict(self._names)
+        same._renamed = {path: list(renames) for path, renames in self._renamed.items()}
+        numbers = {number for entries in self._durable.values() for number in entries.values()}
+        numbers |= set(self._names.values())
+        for operations in self._unsynced.values():
+            numbers |= {operation[2] for operation in operations if operation[0] == "create"}
+        same._files = {number: self._files[number].clone() for number in numbers}
+        return same
 
     def apply(self, operation: Operation) -> None:
         kind = operation[0]
@@ -405,6 +429,7 @@ class DiskImage:
 
         self._directories.discard(source)
         self._directories.add(target)
+        self._renamed.setdefault(_parent(source), []).append((source, target))
         # Of a directory that had this name and was removed: the file system keeps the order.
         self._durable.pop(target, None)
         self._unsynced.pop(target, None)
@@ -419,6 +444,7 @@ class DiskImage:
             ]
 
     def _sync_dir(self, path: str) -> None:
+        self._renamed.pop(path, None)
         entries = self._durable.setdefault(path, {})
         for operation in self._unsynced.pop(path, []):
             _change(entries, operation)
@@ -436,6 +462,11 @@ class DiskImage:
                 if number not in contents:
                     contents[number] = self._files[number].draw(chance)
                 files.put(path, contents[number])
+        for renames in self._renamed.values():
+            for source, target in reversed(renames[_draw_prefix(len(renames), chance) :]):
+                # One that was removed since, and another took its name, is gone.
+                if target in files.directories:
+                    files.rename(target, source)
         return files
 
     def after_kill(self, boot: str) -> MemoryFiles:
@@ -444,6 +475,16 @@ class DiskImage:
         files.directories |= self._directories
         for path, number in self._names.items():
             files.put(path, bytes(self._files[number].content))
+        return files
+
+    def revived(self, boot: str) -> MemoryFiles:
+        """As after a kill, for another life: what it records can be applied here, on top of what
+        the first one has left unsynced."""
+        files = MemoryFiles(boot=boot, record=True)
+        files.directories |= self._directories
+        for path, number in self._names.items():
+            files.inodes[path] = Inode(number, bytes(self._files[number].content))
+        files._next_number = max(self._files, default=0)
         return files
 
 

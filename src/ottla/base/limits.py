@@ -64,3 +64,7 @@ PEER_ANSWER_BYTES_MAX = 256 * 1024 * 1024
 # Idempotent producers that a partition remembers (0.5 to 1.2 KB each); past it who has been idle
 # for longest is forgotten, as after `producer.id.expiration.ms`. Kafka has no bound.
 PARTITION_PRODUCERS_MAX = 100_000
+
+# Partitions that are not here, for which a log dir was asked for all the same; past it the oldest
+# wishes are forgotten. Kafka has no bound.
+PREFERRED_LOG_DIRS_MAX = 10_000

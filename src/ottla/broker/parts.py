@@ -35,6 +35,7 @@ from ottla.runtime.log_upkeep import LogUpkeep
 from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.metadata_driver import MetadataDriver
 from ottla.runtime.posix_files import PosixFiles, QuietFile
+from ottla.runtime.replica_mover import ReplicaMover
 from ottla.runtime.request_stats import RequestStats
 from ottla.runtime.timers import LoopTimers
 from ottla.runtime.transaction_coordinator import TransactionCoordinator
@@ -112,6 +113,18 @@ class Parts:
             pool=around.pool,
             config=lambda: self.config,
         )
+        self.mover = ReplicaMover(
+            replicas=self.replicas,
+            upkeep=self.upkeep,
+            flusher=self.flusher,
+            files=around.files,
+            clock=around.clock,
+            timers=around.timers,
+            pool=around.pool,
+            config=lambda: self.config,
+        )
+        self.replicas.moving = self.mover
+        self.upkeep.arriving = self.mover.arriving
         self.scrubber = LogScrubber(
             replicas=self.replicas,
             open_file=QuietFile,

@@ -150,7 +150,8 @@ class Reassigner:
         for broker, directories in self._admin.describe_log_dirs().items():
             for directory in directories:
                 for one in directory.replicas:
-                    held.setdefault((one.topic, one.partition), {})[broker] = one.size_bytes
+                    if not one.is_future:
+                        held.setdefault((one.topic, one.partition), {})[broker] = one.size_bytes
         copied = wanted = 0
         for place, move in moves.items():
             sizes = held.get(place, {})

@@ -1,15 +1,15 @@
 """DescribeLogDirs 1-5: what lies in each log dir, how large, and how far behind.
 
 v2 flexible; v3 an error for the whole; v4 sizes of the volume; v5 cordoned dirs, which do not exist
-here. Topics null asks for all, [] for none. Nothing is ever moved between dirs, so no replica is a
-future one.
+here. Topics null asks for all, [] for none. A replica that moves is told twice: where it is, and as
+a future one where it goes, with the offsets that are not there yet as its lag.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ottla.handlers.context import Context, LogDirState
+from ottla.handlers.context import Context, FutureReplica, LogDirState
 from ottla.log.partition_log import PartitionLog
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
 
@@ -40,6 +40,9 @@ def _describe(
     for log in context.services.partitions.logs_of(log_dir.path):
         if wanted is None or (log.topic, log.partition) in wanted:
             topics.setdefault(log.topic, []).append(_replica(context, log))
+    for future in context.services.partitions.futures_of(log_dir.path):
+        if wanted is None or (future.topic, future.partition) in wanted:
+            topics.setdefault(future.topic, []).append(_future(future))
     listed = [{"name": name, "partitions": replicas} for name, replicas in topics.items()]
     return _log_dir(log_dir.path, NONE, listed, log_dir.total_bytes, log_dir.usable_bytes)
 
@@ -65,4 +68,13 @@ def _replica(context: Context, log: PartitionLog) -> Fields:
         "partition_size": log.size,
         "offset_lag": max(0, committed - log.log_end_offset),
         "is_future_key": False,
+    }
+
+
+def _future(replica: FutureReplica) -> Fields:
+    return {
+        "partition_index": replica.partition,
+        "partition_size": replica.size,
+        "offset_lag": replica.offset_lag,
+        "is_future_key": True,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
@@ -36,6 +36,15 @@ class LogDirState:
     error: str | None = None
 
 
+class FutureReplica(NamedTuple):
+    """A replica on its way to another log dir of this broker."""
+
+    topic: str
+    partition: int
+    size: int
+    offset_lag: int
+
+
 class PartitionTable(Protocol):
     """The replicas that live on this broker."""
 
@@ -47,6 +56,14 @@ class PartitionTable(Protocol):
 
     def log_dirs(self) -> list[LogDirState]: ...
     def logs_of(self, log_dir: str) -> Iterable[PartitionLog]: ...
+    def futures_of(self, log_dir: str) -> Iterable[FutureReplica]: ...
+    def move(self, partition: Partition, log_dir: str) -> bool:
+        """Begin to move a replica there, end a move elsewhere; False if the disk refuses."""
+        ...
+
+    def prefer(self, topic: str, partition: int, log_dir: str) -> None:
+        """Where the replica goes if there ever is one."""
+        ...
 
 
 class ControllerDoor(Protocol):
@@ -236,6 +253,7 @@ Handler = Callable[[Context, Any], Any]
 __all__ = [
     "Context",
     "ControllerDoor",
+    "FutureReplica",
     "GroupDoor",
     "GroupHost",
     "Handler",

@@ -30,12 +30,13 @@ class Durability:
         "_epochs_saved",
         "_failed",
         "_files",
-        "_generation",
         "_is_abandoned",
+        "_is_renamed",
         "_job",
         "_parent_unsynced",
         "_pending_snapshots",
         "_unsynced",
+        "generation",
         "snapshots",
     )
 
@@ -52,10 +53,13 @@ class Durability:
         self._unsynced: list[Segment] = []
         self._directory_unsynced = False
         self._parent_unsynced = False
-        self._generation = 0
+        self.generation = 0
+        """How often the log was cut."""
         self._job: FlushJob | None = None
         self._failed = False
         self._is_abandoned = False
+        self._is_renamed = False
+        """The name of the directory itself is not on the disk yet; until then another counts."""
 
     # -- what happened ------------------------------------------------------------------------
 
@@ -101,7 +105,10 @@ class Durability:
 
     def truncated(self, end_offset: int, remaining: list[Segment]) -> None:
         """The log ends at `end_offset` now; what was known of later offsets must not come back."""
-        self._generation += 1
+        self.generation += 1
+        if self._is_renamed:
+            self._files.sync_dir(self._parent())
+            self._is_renamed = False
         self._unsynced = [segment for segment in self._unsynced if segment in remaining[:-1]]
         self._pending_snapshots = {
             at: content for at, content in self._pending_snapshots.items() if at <= end_offset
@@ -137,7 +144,7 @@ class Durability:
         if self._failed:
             raise StorageError(self._directory, "flush after a failed one")
         check(self._job is None, "one flush of a log at a time")
-        job = FlushJob(self._files, self._directory, offset, self._generation, self._has_failed)
+        job = FlushJob(self._files, self._directory, offset, self.generation, self._has_failed)
         for segment in self._unsynced:
             self._add_log(job, segment)
             job.paths += [segment.offset_index.mapped.path, segment.time_index.mapped.path]
@@ -157,7 +164,7 @@ class Durability:
         if self._directory_unsynced:
             job.sync_directory_too(self._directory)
         if self._parent_unsynced:
-            job.sync_directory_too(self._directory.rpartition("/")[0])
+            job.sync_directory_too(self._parent())
             # Whose records these are has to be known for as long as they are.
             job.paths.append(f"{self._directory}/{file_names.PARTITION_METADATA}")
         self._job = job
@@ -169,8 +176,9 @@ class Durability:
     def job_done(self, job: FlushJob) -> bool:
         """Whether the recovery point may move to `job.offset`."""
         self._job = None
+        self._is_renamed = False
         self.snapshots = sorted({*self.snapshots, *job.snapshots})
-        if job.generation != self._generation:
+        if job.generation != self.generation:
             # The log was cut meanwhile: what the job wrote may speak of offsets that are gone.
             self._remove_snapshots(list(job.snapshots))
             return False
@@ -188,6 +196,19 @@ class Durability:
         if self._job is not None:
             self._job.is_void = True
 
+    def moved_to(self, directory: str, unsynced: list[Segment]) -> Durability:
+        """For the same log in another directory, which has its own files of these segments, not
+        synced, and all snapshots. That it has that name is not on the disk yet."""
+        check(self._job is None and not self._failed, "a log moves between two flushes")
+        moved = Durability(self._files, directory, self._epochs, self.snapshots)
+        moved._pending_snapshots = self._pending_snapshots
+        moved._unsynced = unsynced
+        moved.generation = self.generation
+        moved.directory_made()
+        moved.directory_changed()
+        moved._is_renamed = True
+        return moved
+
     def save_snapshot(self, offset: int, producers: ProducerStates) -> None:
         """Writes a snapshot now, unless the newest one is as new."""
         if not self.snapshots or self.snapshots[-1] < offset:
@@ -204,6 +225,9 @@ class Durability:
 
     def _has_failed(self) -> None:
         self._failed = True
+
+    def _parent(self) -> str:
+        return self._directory.rpartition("/")[0]
 
     def _snapshot_path(self, offset: int) -> str:
         return file_names.segment_path(self._directory, offset, file_names.SNAPSHOT)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ottla.records.crc32c import crc32c
+
 LONG_MAX = 2**63 - 1
 
 
@@ -48,3 +50,9 @@ class LogConfig:
         if self.max_compaction_lag_ms < self.segment_ms and "compact" in self.cleanup_policy:
             return self.max_compaction_lag_ms
         return self.segment_ms
+
+    def jitter_ms(self, name: str) -> int:
+        """By so much a segment is rolled earlier: spread over the partitions so that they do not
+        all roll at once; the same each time."""
+        width = min(self.segment_jitter_ms, self.segment_ms)
+        return crc32c(name.encode()) % width if width > 0 else 0

@@ -37,10 +37,11 @@ from ottla.log.storage_errors import storing
 LOCK_NAME = ".lock"
 BOOT_ID_NAME = "ottla.boot.id"
 DIRECTORY_NAME_MAX = 255
+UNIQUE_DIGITS = 32
 KRAFT_METADATA_TOPIC = "__cluster_metadata"
 
 _PARTITION = re.compile(r"([A-Za-z0-9._-]+)-(\d+)")
-_MARKED = re.compile(r".+-\d+\.[0-9a-f]{32}-(delete|stray|future)")
+_MARKED = re.compile(r"(.+-\d+)\.[0-9a-f]{32}-(delete|stray|future)")
 
 
 class DirLock(Protocol):
@@ -235,12 +236,23 @@ class LogDir:
 
     def doomed_directories(self) -> list[str]:
         """Directories of deleted partitions that are still there, for the caller to remove."""
-        doomed = []
-        for name in self._names():
-            marked = _MARKED.fullmatch(name)
-            if marked is not None and marked[1] == "delete":
-                doomed.append(f"{self.path}/{name}")
-        return doomed
+        return [f"{self.path}/{name}" for name, _ in self._marked("delete")]
+
+    def futures(self) -> list[FoundPartition]:
+        """Replicas that were on their way here; how far they came is not known."""
+        found = []
+        for name, original in self._marked("future"):
+            key = partition_of(original)
+            if key is not None:
+                path = f"{self.path}/{name}"
+                topic_id = read_partition_metadata(self._files, path)
+                found.append(FoundPartition(key[0], key[1], topic_id, path))
+        return found
+
+    def _marked(self, kind: str) -> list[tuple[str, str]]:
+        """The names of set-aside directories, and what they were called before."""
+        matches = [_MARKED.fullmatch(name) for name in self._names()]
+        return [(one[0], one[1]) for one in matches if one is not None and one[2] == kind]
 
     def directory_of(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
@@ -259,12 +271,40 @@ class LogDir:
         `unique`: 32 hex digits, or others made from them if there is such a directory already.
         Synced: a topic that was deleted must not come back.
         """
-        return self._set_aside(topic, partition, unique, "delete")
+        path = self.directory_of(topic, partition)
+        target = self._set_aside(topic, partition, path, unique, "delete")
+        self.sync()
+        return target
+
+    def set_aside_moved(self, topic: str, partition: int, unique: str) -> str:
+        """As before, for a replica that is in another log dir now. Not synced: if it comes back,
+        it is known to be the older one."""
+        path = self.directory_of(topic, partition)
+        return self._set_aside(topic, partition, path, unique, "delete")
 
     def set_stray(self, found: FoundPartition) -> str:
         """Out of the way, but kept until somebody has looked at it; returns the new path."""
         topic_id = uuid.UUID(int=0) if found.topic_id is None else found.topic_id
-        return self._set_aside(found.topic, found.partition, topic_id.hex, "stray")
+        target = self._set_aside(found.topic, found.partition, found.path, topic_id.hex, "stray")
+        self.sync()
+        return target
+
+    def make_future(self, topic: str, partition: int, unique: str) -> str:
+        """An empty directory for a replica that is to move here; returns its path."""
+        with storing(self.path, "make a directory"):
+            path = self._unused(topic, partition, unique, "future")
+            self._files.make_dir(path)
+        return path
+
+    def discard_future(self, topic: str, partition: int, path: str) -> str:
+        """It does not come after all; returns the new path, for the caller to remove. Not synced:
+        the worst that can happen is that the move is begun again."""
+        return self._set_aside(topic, partition, path, uuid.UUID(int=0).hex, "delete")
+
+    def sync(self) -> None:
+        """What has its name here is on the disk by that name."""
+        with storing(self.path, "rename"):
+            self._files.sync_dir(self.path)
 
     def space(self) -> tuple[int, int]:
         """Bytes of the file system, and bytes left; zeros once it can not be asked any more."""
@@ -277,18 +317,27 @@ class LogDir:
         with storing(self.path, "list"):
             return self._files.list_dir(self.path)
 
-    def _set_aside(self, topic: str, partition: int, unique: str, kind: str) -> str:
+    def _set_aside(self, topic: str, partition: int, path: str, unique: str, kind: str) -> str:
         with storing(self.path, "rename"):
-            while self._files.exists(target := self._aside(topic, partition, unique, kind)):
-                unique = uuid.uuid5(uuid.NAMESPACE_URL, unique).hex
-            self._files.rename(self.directory_of(topic, partition), target)
-            self._files.sync_dir(self.path)
+            target = self._unused(topic, partition, unique, kind)
+            self._files.rename(path, target)
+        return target
+
+    def _unused(self, topic: str, partition: int, unique: str, kind: str) -> str:
+        while self._files.exists(target := self._aside(topic, partition, unique, kind)):
+            unique = uuid.uuid5(uuid.NAMESPACE_URL, unique).hex
         return target
 
     def _aside(self, topic: str, partition: int, unique: str, kind: str) -> str:
         suffix = f"-{partition}.{unique}-{kind}"
         # A long topic name loses its end; the number makes the name unique.
         return f"{self.path}/{topic[: DIRECTORY_NAME_MAX - len(suffix)]}{suffix}"
+
+
+def has_room_for_move(topic: str, partition: int) -> bool:
+    """Whether the name of a replica on its way is not too long, with which it could not be found
+    again."""
+    return len(f"{topic}-{partition}.{'0' * UNIQUE_DIGITS}-future") <= DIRECTORY_NAME_MAX
 
 
 def partition_of(name: str) -> TopicPartition | None:

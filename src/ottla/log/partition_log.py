@@ -33,11 +33,9 @@ from ottla.log.file_cache import FileCache
 from ottla.log.flush import FlushJob
 from ottla.log.log_config import LogConfig
 from ottla.log.markers import read_marker
-from ottla.log.producer_restore import find_earlier_batches, load_snapshot, replay_segments
+from ottla.log.producer_restore import load_snapshot, recall_batches, replay_segments
 from ottla.log.producer_state import (
-    BATCHES_KEPT,
     Batch,
-    CompletedTransaction,
     Marker,
     ProducerEntry,
     ProducerStates,
@@ -48,7 +46,6 @@ from ottla.log.segment import LogSlice, Segment, new_segment
 from ottla.log.segment_list import Aborted, SegmentList
 from ottla.log.storage_errors import storing
 from ottla.log.time_lookup import TimeLookup
-from ottla.log.txn_index import AbortedTransaction
 from ottla.protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
     OFFSET_OUT_OF_RANGE,
@@ -67,7 +64,6 @@ from ottla.records.batch_header import (
     TRANSACTIONAL_MASK,
     Header,
 )
-from ottla.records.crc32c import crc32c
 
 __all__ = ["Appended", "DeletedSegment", "FlushJob", "LogSlice", "PartitionLog"]
 
@@ -91,6 +87,7 @@ class PartitionLog:
         "directory",
         "first_segment_offset",
         "first_unstable_offset",
+        "is_moving",
         "last_flush_ms",
         "leader_epochs",
         "log_end_offset",
@@ -135,6 +132,8 @@ class PartitionLog:
         self.cleaning: Cleaning | None = None
         self.cleaned_to = -1
         """Compacted up to here; the cleaner's to set, and in its checkpoint."""
+        self.is_moving = False
+        """On its way to another directory: it is not cleaned meanwhile. For the caller to set."""
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
@@ -251,10 +250,8 @@ class PartitionLog:
             self._prepare()
         config = self.config
         full = segment.size + size > config.segment_bytes
-        jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
-        if full or segment.must_roll(
-            size, last_offset, timestamp, now_ms, config.roll_ms() - jitter_ms
-        ):
+        wait_ms = config.roll_ms() - (self._jitter_ms() if config.segment_jitter_ms else 0)
+        if full or segment.must_roll(size, last_offset, timestamp, now_ms, wait_ms):
             if size > config.segment_bytes:
                 raise ProtocolError(
                     RECORD_LIST_TOO_LARGE,
@@ -263,18 +260,14 @@ class PartitionLog:
             segment = self._roll(now_ms)
         return segment
 
+    def _jitter_ms(self) -> int:
+        return self.config.jitter_ms(f"{self.topic}-{self.partition}-{self._active.base_offset}")
+
     def _prepare(self) -> None:
         if self.corrupt is not None:
             raise ProtocolError(KAFKA_STORAGE_ERROR, self.corrupt)
         self._active.prepare_append()
         self._prepared = True
-
-    def _jitter_ms(self) -> int:
-        """Spread over the partitions so that they do not all roll at once; the same each time."""
-        width = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if width <= 0:
-            return 0
-        return crc32c(f"{self.topic}-{self.partition}-{self._active.base_offset}".encode()) % width
 
     # -- producers ----------------------------------------------------------------------------
 
@@ -291,16 +284,8 @@ class PartitionLog:
     def _recall_batches(self, producer_id: int) -> bool:
         """Finds the batches that a snapshot did not hold; whether there was something to find."""
         entry = self.producers.entries[producer_id]
-        if entry.complete:
-            return False
-        entry.complete = True
-        known = entry.batches
-        segment = self._segments.holding(known[0][1])
-        if segment is not None:
-            with storing(self.directory, "read"):
-                earlier = find_earlier_batches(segment, entry)
-            entry.batches = (earlier + known)[-BATCHES_KEPT:]
-        return True
+        with storing(self.directory, "read"):
+            return recall_batches(entry, self._segments)
 
     def _checked_marker(self, batch: Buffer, header: Header) -> Marker | None:
         marker = read_marker(batch)
@@ -318,19 +303,9 @@ class PartitionLog:
         elif marker is not None:
             completed = self.producers.update_marker(header, base_offset, marker, now_ms)
             if completed is not None and completed.aborted:
-                self._index_aborted(completed)
+                with storing(self.directory, "append"):
+                    self._active.txn_index.append(completed.as_entry())
             self.first_unstable_offset = self.producers.first_unstable_offset()
-
-    def _index_aborted(self, completed: CompletedTransaction) -> None:
-        with storing(self.directory, "append"):
-            self._active.txn_index.append(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    completed.last_stable_offset,
-                )
-            )
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions decided below it become stable. Costs nothing where there are none."""
@@ -572,17 +547,39 @@ class PartitionLog:
             if self.log_end_offset > self.log_start_offset:
                 self._durability.save_snapshot(self.log_end_offset, self.producers)
 
+    def seal_active(self) -> None:
+        """Its indexes are as after a clean stop; more may be appended all the same."""
+        with storing(self.directory, "close"):
+            if not self._prepared:
+                self._prepare()
+            self._active.seal()
+
+    def snapshots(self) -> tuple[int, list[int]]:
+        """Offsets of the producer snapshots on the disk, and how often the log was cut."""
+        return self._durability.generation, list(self._durability.snapshots)
+
+    def move_to(self, directory: str, unsynced: set[int]) -> None:
+        """All its files are in `directory` too, those of the segments with these base offsets not
+        synced: it goes on there. Who reads an old file still holds it."""
+        with storing(directory, "open"):
+            left, self.directory = self._segments.items, directory
+            moved = [self._new_segment(one.base_offset, one.created_ms, one.size) for one in left]
+            doubtful = [one for one in moved[:-1] if one.base_offset in unsynced]
+            self._durability = self._durability.moved_to(directory, doubtful)
+            self._segments, self._active = SegmentList(moved), moved[-1]
+            for segment in left:
+                segment.close()
+            self._prepared = False
+            self._prepare()
+
     def close(self) -> None:
         """Makes a clean end: indexes trimmed, snapshot written, everything synced. A log to which
         nothing was appended since it was opened costs nothing."""
         # Flushed is not closed: a flush leaves the index of the active segment alone.
         touched = self._prepared or self.log_end_offset > self.recovery_point
         if (touched or self._durability.is_behind()) and self.corrupt is None:
-            with storing(self.directory, "close"):
-                if not self._prepared:
-                    self._prepare()
-                self._active.seal()
-                self._durability.segment_sealed(self._active)
+            self.seal_active()
+            self._durability.segment_sealed(self._active)
             self.snapshot_producers()
             job = self.flush_job()
             if job is not None:

@@ -13,6 +13,7 @@ from ottla.log import file_names, producer_snapshot
 from ottla.log.batch_scan import next_offset, read_batch, scan_headers
 from ottla.log.markers import read_marker
 from ottla.log.producer_state import (
+    BATCHES_KEPT,
     Batch,
     CompletedTransaction,
     ProducerEntry,
@@ -20,6 +21,7 @@ from ottla.log.producer_state import (
     last_sequence_of,
 )
 from ottla.log.segment import Segment
+from ottla.log.segment_list import SegmentList
 from ottla.records.batch_header import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -106,7 +108,19 @@ RECALL_BYTES_MAX = 4 * 1024 * 1024
 """How far back to look: five batches of a producer that was busy when the broker stopped."""
 
 
-def find_earlier_batches(segment: Segment, entry: ProducerEntry) -> list[Batch]:
+def recall_batches(entry: ProducerEntry, segments: SegmentList) -> bool:
+    """Finds the batches that a snapshot did not hold; whether there was something to find."""
+    if entry.complete:
+        return False
+    entry.complete = True
+    known = entry.batches
+    segment = segments.holding(known[0][1])
+    if segment is not None:
+        entry.batches = (_earlier_batches(segment, entry) + known)[-BATCHES_KEPT:]
+    return True
+
+
+def _earlier_batches(segment: Segment, entry: ProducerEntry) -> list[Batch]:
     """The batches of the entry's epoch before the first one it knows, oldest first."""
     file = segment.open_file()
     first_known = entry.batches[0]

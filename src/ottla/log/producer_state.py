@@ -25,6 +25,7 @@ from ottla.base.errors import ProtocolError
 from ottla.base.limits import PARTITION_PRODUCERS_MAX
 from ottla.log.admissions import Admissions
 from ottla.log.producer_snapshot import SnapshotEntry
+from ottla.log.txn_index import AbortedTransaction
 from ottla.protocol.error_codes import (
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
@@ -87,6 +88,12 @@ class CompletedTransaction:
         self.last_offset = last_offset
         self.last_stable_offset = last_stable_offset
         self.aborted = aborted
+
+    def as_entry(self) -> AbortedTransaction:
+        """For the index of the segment that has the marker."""
+        return AbortedTransaction(
+            self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset
+        )
 
 
 class ProducerEntry:

@@ -132,14 +132,7 @@ class Recovery:
                 self._epochs.assign(header[LEADER_EPOCH], header[BASE_OFFSET])
             completed = replay_batch(self._producers, header, batch, self._now_ms)
             if completed is not None and completed.aborted:
-                scan.aborted.append(
-                    AbortedTransaction(
-                        completed.producer_id,
-                        completed.first_offset,
-                        completed.last_offset,
-                        completed.last_stable_offset,
-                    )
-                )
+                scan.aborted.append(completed.as_entry())
 
     def _batches(self, scan: SegmentScan) -> Iterator[tuple[int, Header, memoryview]]:
         """Headers only below the recovery point, the whole batches from there on."""

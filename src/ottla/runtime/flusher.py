@@ -2,6 +2,7 @@
 
 While a sync of a log runs, new requests for it gather; the next sync answers them all. A failed
 sync is never retried: the log dir goes offline (a second fsync may "succeed" over lost pages).
+Who moves a log holds its flushes for a moment; requests gather meanwhile.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class Flusher:
         self._storage_failed = storage_failed
         self._running: dict[PartitionLog, list[Deferred[None]]] = {}
         self._sealed_due: set[PartitionLog] = set()
+        self._holds: dict[PartitionLog, Deferred[None]] = {}
 
     def on_roll(self, log: PartitionLog) -> None:
         """Segments that grow no more are synced soon after, so that a restart need not check them;
@@ -38,6 +40,29 @@ class Flusher:
             self._start(log, [deferred])
         return deferred
 
+    def hold(self, log: PartitionLog) -> Deferred[None]:
+        """Done when no sync of the log runs: from then on none begins before `release`. Fails with
+        the sync that was waited for."""
+        held: Deferred[None] = Deferred()
+        if log in self._running:
+            self._holds[log] = held
+        else:
+            self._running[log] = []
+            held.resolve(None)
+        return held
+
+    def release(self, log: PartitionLog) -> Deferred[None]:
+        """Done when all that was appended until now is on the disk."""
+        done: Deferred[None] = Deferred()
+        waiting = [*self._running.pop(log), done]
+        self._sealed_due.discard(log)
+        try:
+            self._start(log, waiting)
+        except StorageError as failure:  # of an earlier sync
+            for deferred in waiting:
+                deferred.fail(failure)
+        return done
+
     def _start(
         self, log: PartitionLog, waiting: list[Deferred[None]], *, sealed_only: bool = False
     ) -> None:
@@ -50,16 +75,22 @@ class Flusher:
 
         def synced(outcome: Deferred[None]) -> None:
             gathered = self._running.pop(log)
+            hold = self._holds.pop(log, None)
             try:
                 outcome.result()
             except StorageError as failure:
                 self._storage_failed(failure)
-                for deferred in waiting + gathered:
+                for deferred in waiting + gathered + ([hold] if hold else []):
                     deferred.fail(failure)
                 return
             log.flush_done(job)
+            if hold is not None:
+                self._running[log] = gathered
             for deferred in waiting:
                 deferred.resolve(None)
+            if hold is not None:
+                hold.resolve(None)
+                return
             due = log in self._sealed_due
             self._sealed_due.discard(log)
             if gathered or due:

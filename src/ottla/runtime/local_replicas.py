@@ -17,10 +17,11 @@ from ottla.base.deferred import Deferred, all_of
 from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock, Files, Pool, Timers
-from ottla.handlers.context import LogDirState
+from ottla.handlers.context import FutureReplica, LogDirState
 from ottla.log.corrupt_mark import write_mark
 from ottla.log.file_cache import FileCache
 from ottla.log.log_dir import FoundPartition, LogDir
+from ottla.log.move_count import read_moves
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.effective import effective_log_config, refused_overrides
@@ -47,6 +48,27 @@ class NoCopying:
 
     def unfollow(self, partition: Partition) -> None:
         """Nothing is copied."""
+
+
+class Moving(Protocol):
+    """Who moves replicas between log dirs."""
+
+    def move(self, partition: Partition, path: str) -> bool: ...
+    def futures_of(self, log_dir: str) -> Iterable[FutureReplica]: ...
+    def on_removed(self, partition: Partition) -> None: ...
+
+
+class NoMoving:
+    """Where they all stay."""
+
+    def move(self, partition: Partition, path: str) -> bool:
+        return partition.log_dir == path
+
+    def futures_of(self, log_dir: str) -> Iterable[FutureReplica]:
+        return ()
+
+    def on_removed(self, partition: Partition) -> None:
+        """Nothing of it is elsewhere."""
 
 
 class LocalReplicas:
@@ -89,6 +111,7 @@ class LocalReplicas:
         self.alarms = 0
         """How many replicas have broken an invariant since the start."""
         self.copying: Copying = NoCopying()
+        self.moving: Moving = NoMoving()
         self.on_roll: Callable[[PartitionLog], None] | None = None
         self.on_offline: Callable[[list[TopicPartition]], None] = lambda keys: None
         """These replicas are of no use any more: others have to do without them."""
@@ -121,6 +144,23 @@ class LocalReplicas:
 
     def logs_of(self, log_dir: str) -> Iterable[PartitionLog]:
         return [held for partition, held in self.online() if partition.log_dir == log_dir]
+
+    # -- between log dirs -------------------------------------------------------------------
+
+    def futures_of(self, log_dir: str) -> Iterable[FutureReplica]:
+        return self.moving.futures_of(log_dir)
+
+    def move(self, partition: Partition, log_dir: str) -> bool:
+        return self.moving.move(partition, log_dir)
+
+    def prefer(self, topic: str, partition: int, log_dir: str) -> None:
+        self._loader.prefer((topic, partition), log_dir)
+
+    def moved(self, partition: Partition, log_dir: LogDir) -> None:
+        """Its log is in another log dir now."""
+        self._loader.on_moved(partition.log_dir, log_dir.path)
+        partition.log_dir = log_dir.path
+        partition.is_short_of_room = log_dir.is_short_of_room
 
     # -- following the image ----------------------------------------------------------------
 
@@ -164,7 +204,7 @@ class LocalReplicas:
         try:
             for found in log_dir.partitions():
                 if self._is_ours(image, found, log_dir):
-                    where[found.topic, found.partition] = log_dir
+                    self._keep_later(found, log_dir, where)
                 else:
                     # Never deleted: somebody may have put it there for a reason.
                     log.warning("%s is of no topic here; it is set aside", found.path)
@@ -173,6 +213,24 @@ class LocalReplicas:
             if len(self._log_dirs) == 1:
                 raise
             self.storage_failed(failure)
+
+    def _keep_later(
+        self, found: FoundPartition, log_dir: LogDir, where: dict[TopicPartition, LogDir]
+    ) -> None:
+        """A replica that was just moved when the broker died may be in two places."""
+        key = found.topic, found.partition
+        older, later = where.get(key), log_dir
+        if older is not None:
+            before = read_moves(self._files, older.directory_of(*key))
+            now = read_moves(self._files, found.path)
+            if before > now:
+                older, later = later, older
+            if before != now:
+                # Its name may be in memory only, and the other copy goes for good.
+                later.sync()
+                aside = older.set_aside_for_deletion(*key, uuid.UUID(int=0).hex)
+                log.warning("%s-%d has moved to %s; %s goes", *key, later.path, aside)
+        where[key] = later
 
     def _is_ours(self, image: MetadataImage, found: FoundPartition, log_dir: LogDir) -> bool:
         topic = image.topics.get(found.topic)
@@ -245,7 +303,7 @@ class LocalReplicas:
             return False
         if state.leader in (NO_LEADER, self._broker_id):
             return False
-        log_dir = self._log_dir_of(partition.log_dir)
+        log_dir = self.log_dir_of(partition.log_dir)
         try:
             found = FoundPartition(*key, partition.topic_id, log_dir.directory_of(*key))
             aside = log_dir.set_stray(found)
@@ -253,6 +311,7 @@ class LocalReplicas:
             self.storage_failed(failure)
             return False
         log.warning("%s-%d is copied anew; what there was is in %s", *key, aside)
+        self.moving.on_removed(partition)
         del self._corrupt[key]
         self._forget_loss(*key)
         self._loader.on_removed(partition.log_dir)
@@ -355,14 +414,15 @@ class LocalReplicas:
         self._forget_loss(topic, index)
         partition.go_away()
         held, partition.log = partition.log, None
-        log_dir = self._log_dir_of(partition.log_dir)
+        log_dir = self.log_dir_of(partition.log_dir)
         delay_ms = self._config.get_int("log.segment.delete.delay.ms")
         if held is not None:
             # First, so that nothing in the pool takes the new place of its files for a failing
             # disk.
             held.abandon()
             delay_ms = held.config.file_delete_delay_ms
-        elif log_dir.error is not None or not log_dir.has(topic, index):
+        self.moving.on_removed(partition)
+        if held is None and (log_dir.error is not None or not log_dir.has(topic, index)):
             return
         # A corrupt one goes as well: a topic of the same name must not find it.
         try:
@@ -457,7 +517,7 @@ class LocalReplicas:
         if not lost:
             self._lost.pop(topic, None)
 
-    def _log_dir_of(self, path: str) -> LogDir:
+    def log_dir_of(self, path: str) -> LogDir:
         return next(log_dir for log_dir in self._log_dirs if log_dir.path == path)
 
 

@@ -157,6 +157,8 @@ class LogCleaner:
         for partition, held in list(self._replicas.online()):
             if "compact" not in held.config.cleanup_policy or held in self._uncleanable:
                 continue
+            if held.is_moving:
+                continue
             try:
                 candidate = self._candidate(partition, held, now_ms)
             except StorageError as failure:
@@ -352,7 +354,7 @@ class LogCleaner:
 
     def _is_held(self, held: PartitionLog) -> bool:
         partition = self._replicas.find(held.topic, held.partition)
-        return partition is not None and partition.log is held
+        return partition is not None and partition.log is held and not held.is_moving
 
     def _on_failure(self, run: Run, failure: Exception) -> None:
         # Who deletes or cuts a log takes the files away under the cleaner; that is no failure.

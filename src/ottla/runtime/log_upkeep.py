@@ -7,7 +7,7 @@ broker must stay idle. Checkpoints are files written whole, in the pool.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -69,6 +69,8 @@ class LogUpkeep:
         self._writing: dict[tuple[str, str], Callable[[], None] | None] = {}
         """Checkpoints that are being written, and what is to be written next."""
         self._waiting: dict[tuple[str, str], list[Deferred[None]]] = {}
+        self.arriving: Callable[[str], Iterable[tuple[Partition, PartitionLog]]] = lambda path: ()
+        """Replicas on their way to a log dir: once one is there, a crash may follow at once."""
 
     def start(self) -> None:
         for name, work in (
@@ -170,6 +172,10 @@ class LogUpkeep:
         log_dir = next(one for one in self._replicas.dirs() if one.path == path)
         return self._write(log_dir, RECOVERY)
 
+    def save_all(self, log_dir: LogDir) -> Deferred[None]:
+        """Done when every checkpoint of this log dir is on the disk as of now."""
+        return all_of([self._write(log_dir, kind) for kind in KINDS])
+
     def checkpoint_log_starts(self) -> None:
         for log_dir in self._online_dirs():
             self._write(log_dir, START)
@@ -207,20 +213,18 @@ class LogUpkeep:
         return {key: written[key] for key in keys if key in written}
 
     def _held(self, log_dir: LogDir, kind: str) -> Offsets:
+        path = log_dir.path
+        there = [one for one in self._replicas.online() if one[0].log_dir == path]
+        there += self.arriving(path)
         if kind == WATERMARK:
-            return {
-                (partition.topic, partition.partition): partition.high_watermark
-                for partition, _ in self._replicas.online()
-                if partition.log_dir == log_dir.path
-            }
-        held = self._replicas.logs_of(log_dir.path)
+            return {_key(one): partition.high_watermark for partition, one in there}
         if kind == RECOVERY:
-            return {_key(one): one.recovery_point for one in held}
+            return {_key(one): one.recovery_point for _, one in there}
         if kind == CLEANER:
-            return {_key(one): one.cleaned_to for one in held if one.cleaned_to >= 0}
+            return {_key(one): one.cleaned_to for _, one in there if one.cleaned_to >= 0}
         return {
             _key(one): one.log_start_offset
-            for one in held
+            for _, one in there
             if one.log_start_offset > one.first_segment_offset
         }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, StorageError
 from ottla.base.ids import TopicPartition
+from ottla.base.limits import PREFERRED_LOG_DIRS_MAX
 from ottla.base.ports import Clock, Files, Pool
 from ottla.log.corrupt_mark import read_mark
 from ottla.log.file_cache import FileCache
@@ -66,21 +67,38 @@ class ReplicaLoader:
         self._pool = pool
         self._log_dirs = log_dirs
         self._counts = dict.fromkeys((log_dir.path for log_dir in log_dirs), 0)
+        self._preferred: dict[TopicPartition, str] = {}
         self.config = config
 
     def order(self, topic: TopicImage, index: int, log_dir: LogDir | None) -> OpenOrder:
-        """`log_dir`: where it is already; None for a new one, which goes where the fewest are."""
+        """`log_dir`: where it is already; None for a new one, which goes where somebody has asked
+        for, or where the fewest are."""
         config = effective_log_config(self.config, topic.configs)
-        chosen = log_dir or self._emptiest_log_dir()
+        preferred = self._preferred.pop((topic.name, index), None)
+        chosen = log_dir or self._emptiest_log_dir(preferred)
         self._counts[chosen.path] += 1
         return OpenOrder(topic, index, chosen, config, fresh=log_dir is None)
+
+    def prefer(self, key: TopicPartition, path: str) -> None:
+        """In memory only, as Kafka has it; the oldest wishes are forgotten."""
+        self._preferred.pop(key, None)
+        self._preferred[key] = path
+        while len(self._preferred) > PREFERRED_LOG_DIRS_MAX:
+            del self._preferred[next(iter(self._preferred))]
+
+    def on_moved(self, source: str, target: str) -> None:
+        self._counts[source] -= 1
+        self._counts[target] += 1
 
     def on_removed(self, path: str) -> None:
         """A replica is gone from this log dir."""
         self._counts[path] -= 1
 
-    def _emptiest_log_dir(self) -> LogDir:
+    def _emptiest_log_dir(self, preferred: str | None) -> LogDir:
         online = [log_dir for log_dir in self._log_dirs if log_dir.error is None]
+        for log_dir in online:
+            if log_dir.path == preferred:
+                return log_dir
         return min(online or self._log_dirs, key=lambda log_dir: self._counts[log_dir.path])
 
     def open(self, orders: list[OpenOrder]) -> Deferred[None]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, ProtocolError, StorageError
-from ottla.handlers.context import Context, LogDirState, Services
+from ottla.handlers.context import Context, FutureReplica, LogDirState, Services
 from ottla.handlers.reply import Reply
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.log_config import LogConfig
@@ -153,6 +153,20 @@ class FakePartitions:
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self.table = {(each.topic, each.partition): each for each in partitions}
         self.dirs = [LogDirState(LOG_DIR, total_bytes=1_000, usable_bytes=400)]
+        self.futures: dict[str, list[FutureReplica]] = {}
+        self.moved: list[tuple[str, int, str]] = []
+        self.preferred: dict[tuple[str, int], str] = {}
+        self.disk_refuses = False
+
+    def futures_of(self, log_dir: str) -> list[FutureReplica]:
+        return self.futures.get(log_dir, [])
+
+    def move(self, partition: Partition, log_dir: str) -> bool:
+        self.moved.append((partition.topic, partition.partition, log_dir))
+        return not self.disk_refuses
+
+    def prefer(self, topic: str, partition: int, log_dir: str) -> None:
+        self.preferred[topic, partition] = log_dir
 
     def find(self, topic: str, partition: int) -> Partition | None:
         return self.table.get((topic, partition))

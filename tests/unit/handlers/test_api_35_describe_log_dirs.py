@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.handlers import api_35_describe_log_dirs as module
-from ottla.handlers.context import LogDirState
+from ottla.handlers.context import FutureReplica, LogDirState
 from tests.unit.handlers.read_fakes import (
     LOG_DIR,
     FakeLog,
@@ -102,3 +102,20 @@ def test_a_directory_that_has_failed() -> None:
     assert (healthy["error_code"], failed["error_code"]) == (0, 56)
     assert failed["topics"] == []
     assert (failed["total_bytes"], failed["usable_bytes"]) == (-1, -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_replica_on_its_way_is_told_where_it_goes(version: int) -> None:
+    services = a_service()
+    services.partitions.dirs.append(LogDirState("/data/two", 1, 1))
+    services.partitions.futures["/data/two"] = [FutureReplica("t1", 0, 200, 3)]
+    here, there = describe(services, version, [{"topic": "t1", "partitions": [0]}])
+    assert sizes(here) == {("t1", 0): 345}
+    (topic,) = there["topics"]
+    (replica,) = topic["partitions"]
+    told = {name: value for name, value in replica.items() if name != "unknown_tagged_fields"}
+    assert (topic["name"], told) == (
+        "t1",
+        {"partition_index": 0, "partition_size": 200, "offset_lag": 3, "is_future_key": True},
+    )
+    assert describe(services, version, [{"topic": "t2", "partitions": [0]}])[1]["topics"] == []

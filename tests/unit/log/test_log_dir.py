@@ -10,10 +10,12 @@ import pytest
 
 from ottla.base.errors import ConfigError
 from ottla.log.log_dir import LogDir, partition_of
+from ottla.log.move_count import encode, read_moves
 from ottla.log.partition_metadata import write_partition_metadata
 from tests.chaos.memory_files import MemoryFiles
 
 UNIQUE = "0123456789abcdef" * 2
+TOPIC_ID = uuid.UUID(int=9)
 
 
 def a_dir(files: MemoryFiles, path: str = "/data") -> LogDir:
@@ -190,3 +192,27 @@ def test_long_names_lose_their_end() -> None:
     target = log_dir.set_aside_for_deletion(topic, 0, UNIQUE)
     assert len(target.rpartition("/")[2]) == 255
     assert target.endswith(f"-0.{UNIQUE}-delete")
+
+
+def test_a_replica_on_its_way_has_a_directory_of_its_own() -> None:
+    files = MemoryFiles(record=True)
+    log_dir = LogDir.open(files, "/data")
+    first = log_dir.make_future("orders", 3, UNIQUE)
+    assert first == f"/data/orders-3.{UNIQUE}-future"
+    second = log_dir.make_future("orders", 3, UNIQUE)
+    write_partition_metadata(files, second, TOPIC_ID)
+    assert log_dir.partitions() == [], "it counts as none yet"
+    found = {one.path: (one.topic, one.partition, one.topic_id) for one in log_dir.futures()}
+    assert found == {first: ("orders", 3, None), second: ("orders", 3, TOPIC_ID)}
+    doomed = [log_dir.discard_future("orders", 3, path) for path in (first, second)]
+    assert log_dir.futures() == []
+    assert sorted(log_dir.doomed_directories()) == sorted(doomed)
+
+
+def test_how_often_it_has_moved() -> None:
+    files = MemoryFiles()
+    assert read_moves(files, "/data/orders-0") == 0
+    files.put("/data/orders-0/ottla.moves", encode(17))
+    assert read_moves(files, "/data/orders-0") == 17
+    files.put("/data/orders-0/ottla.moves", b"?")
+    assert read_moves(files, "/data/orders-0") == 0

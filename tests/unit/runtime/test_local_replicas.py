@@ -20,11 +20,13 @@ from ottla.base.errors import StorageError
 from ottla.base.ids import TopicPartition
 from ottla.log.file_cache import FileCache
 from ottla.log.log_dir import LogDir
+from ottla.log.move_count import encode
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.records.batch_header import read_header
 from ottla.replication.partition import Partition
+from ottla.runtime import replica_loader
 from ottla.runtime.flusher import Flusher
 from ottla.runtime.local_replicas import LocalReplicas
 from ottla.runtime.log_upkeep import LogUpkeep
@@ -512,3 +514,50 @@ def test_what_checkpoints_say_of_a_corrupt_replica_stays(tmp_path: Path) -> None
     assert found.recovery_points == {("t", 0): 3}
     assert found.log_start_offsets == {("t", 0): 1}
     found.release()
+
+
+def test_a_new_replica_goes_where_somebody_has_asked_for(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, ("one", "two", "three")).load()
+    three = str(tmp_path / "three")
+    broker.replicas.prefer("t", 0, three)
+    broker.replicas.prefer("t", 1, str(tmp_path / "two"))
+    broker.replicas.prefer("t", 1, three)
+    broker.apply(state(), state(), state())
+    assert [broker.partition(index).log_dir for index in range(2)] == [three, three]
+    assert broker.partition(2).log_dir != three, "the others where the fewest are"
+    # Once: a topic of the same name that is made later has not been asked about.
+    broker.apply()
+    broker.apply(state(), topic_id=ANOTHER_ID)
+    assert broker.partition(0).log_dir == str(tmp_path / "one")
+
+
+def test_a_wish_for_a_broken_disk_counts_for_nothing(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, ("one", "two"), broken=("two",)).load()
+    broker.replicas.prefer("t", 0, str(tmp_path / "two"))
+    broker.apply(state())
+    assert broker.partition(0).log_dir == str(tmp_path / "one")
+
+
+def test_wishes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_loader, "PREFERRED_LOG_DIRS_MAX", 2)
+    broker = Broker(tmp_path, ("one", "two")).load()
+    for index in range(3):
+        broker.replicas.prefer("t", index, str(tmp_path / "two"))
+    broker.apply(state(), state(), state())
+    dirs = [Path(broker.partition(index).log_dir).name for index in range(3)]
+    assert dirs == ["one", "two", "two"]
+
+
+@pytest.mark.parametrize("later", ["one", "two"])
+def test_of_two_directories_the_one_that_has_moved_more_often_counts(
+    tmp_path: Path, later: str
+) -> None:
+    broker = Broker(tmp_path, ("one", "two")).load(state())
+    broker.produce()
+    broker.die()
+    shutil.copytree(tmp_path / "one" / "t-0", tmp_path / "two" / "t-0")
+    (tmp_path / later / "t-0" / "ottla.moves").write_bytes(encode(1))
+    again = Broker(tmp_path, ("one", "two")).load(state())
+    assert again.partition().log_dir == str(tmp_path / later)
+    left = [path.name for path in tmp_path.glob("*/t-0*") if path.parent.name != later]
+    assert [name.rpartition("-")[2] for name in left] == ["delete"]

@@ -221,6 +221,25 @@ def test_only_compacted_logs_are_cleaned() -> None:
     assert not node.pool.jobs
 
 
+def test_a_log_on_its_way_to_another_disk_is_cleaned_when_it_is_there() -> None:
+    node = Node()
+    held = node.add("t")
+    node.put("t", b"1", b"2")
+    until_committed(node)
+    # As who moves it does it.
+    assert held.cleaning is not None
+    held.cleaning.cancel()
+    held.is_moving = True
+    node.pool.work_all()
+    assert node.logs["t"].cleaning is None
+    assert (node.unfinished("t"), node.failures) == ([], [])
+    node.pass_time(BACKOFF_MS)
+    assert node.count("t") == 2
+    held.is_moving = False
+    node.pass_time(BACKOFF_MS)
+    assert node.count("t") == 1
+
+
 def test_nothing_is_cleaned_where_the_cleaner_is_off() -> None:
     node = Node(**{"log.cleaner.enable": "false"})
     node.add("t")

@@ -15,7 +15,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import ANY_BROKER, AT_ONCE, KRAFT, LOG_DIRS, ONE_FETCHER
+from ottla.metadata.configs.reasons import ANY_BROKER, AT_ONCE, KRAFT, ONE_FETCHER
 from ottla.metadata.configs.validators import Items, at_least
 from ottla.metadata.configs.values import LONG_MAX
 
@@ -138,9 +138,13 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         AT_ONCE,
         long("unclean.leader.election.interval.ms", 300_000, at_least(1), hidden=True),
     ),
-    *without_effect(
-        LOG_DIRS,
-        integer("num.replica.alter.log.dirs.threads", None),
+    integer(
+        "num.replica.alter.log.dirs.threads",
+        None,
+        about=(
+            "How many replicas are moved to other log dirs of their broker at a time; as many as "
+            "it has log dirs if it is not set."
+        ),
     ),
     *without_effect(
         ONE_FETCHER,

@@ -17,7 +17,7 @@ from ottla.metadata.configs.definition import (
     string,
     without_effect,
 )
-from ottla.metadata.configs.reasons import BUDGET, JAVA, LOG_DIRS, METRICS, QUOTAS
+from ottla.metadata.configs.reasons import BUDGET, JAVA, METRICS, QUOTAS
 from ottla.metadata.configs.validators import at_least
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
@@ -149,20 +149,21 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
     ),
     *without_effect(
         BUDGET,
+        integer("alter.log.dirs.replication.quota.window.num", 11, at_least(1)),
+        integer("alter.log.dirs.replication.quota.window.size.seconds", 1, at_least(1)),
         integer("replication.quota.window.num", 11, at_least(1)),
         integer("replication.quota.window.size.seconds", 1, at_least(1)),
     ),
-    *without_effect(
-        LOG_DIRS,
-        integer("alter.log.dirs.replication.quota.window.num", 11, at_least(1)),
-        integer("alter.log.dirs.replication.quota.window.size.seconds", 1, at_least(1)),
-        long(
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            None,
-            at_least(0),
-            mode=CLUSTER_WIDE,
-            hidden=True,
+    long(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        None,
+        at_least(0),
+        about=(
+            "Bytes in a second that replicas on their way between log dirs of a broker are copied "
+            "with, all together; as fast as it goes if it is not set."
         ),
+        mode=CLUSTER_WIDE,
+        hidden=True,
     ),
     *without_effect(
         QUOTAS,

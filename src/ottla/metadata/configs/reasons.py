@@ -34,7 +34,7 @@ PIECES = "Accepted, without effect: coordinators read their logs in pieces of 4 
 TIERED = "Accepted, without effect: there is no tiered storage."
 ZOOKEEPER = "Accepted, without effect: the way to ZooKeeper has no such choice here."
 
-LOG_DIRS = "Accepted, without effect yet: moving replicas between log dirs is still to come."
+LOG_DIRS = "Accepted, without effect yet: log dirs that get nothing new are still to come."
 QUOTAS = "Accepted, without effect yet: quotas of clients are still to come."
 SECURITY = "Accepted, without effect yet: only PLAINTEXT is served so far."
 SHARE_AND_STREAMS = "Accepted, without effect yet: share and streams groups are still to come."
