@@ -37,7 +37,7 @@ class FailingDiskNode(OttlaNode):
         )
 
     def command(self) -> list[str]:
-        command = [part for part in super().command() if part not in ("--data", str(self.data))]
+        command = super().command()
         return ["prlimit", f"--fsize={FILE_BYTES_MAX}", *command] if self.limited else command
 
     def health(self) -> str:

@@ -139,15 +139,9 @@ class OttlaNode(ProcessNode):
     def command(self) -> list[str]:
         settings = {"ottla.metrics.listener": "127.0.0.1:0", **self.overrides}
         options = [part for pair in settings.items() for part in ("--override", "=".join(pair))]
-        return [
-            str(OTTLA),
-            "serve",
-            "--data",
-            str(self.data),
-            "--listen",
-            self.bootstrap,
-            *options,
-        ]
+        # It would count for more than a list of log dirs.
+        data = [] if "log.dirs" in settings else ["--data", str(self.data)]
+        return [str(OTTLA), "serve", *data, "--listen", self.bootstrap, *options]
 
     def ready_mark(self) -> str:
         return f"listening on {self.bootstrap}"
