@@ -18,7 +18,7 @@ from ottla.log.compaction_swap import Cleaning
 from ottla.metadata.image import MetadataImage
 from ottla.records.batch_header import read_header
 from ottla.runtime import replica_mover
-from tests.chaos.crash_world import KEY, read_back
+from tests.chaos.crash_world import KEY, check_indexes, read_back
 from tests.chaos.memory_files import MemoryFile, MemoryFiles
 from tests.chaos.move_world import DAY_MS, Broker, an_image
 from tests.unit.log.world import NOW_MS, batch
@@ -32,6 +32,8 @@ class Disks(MemoryFiles):
     """Of which one may fail."""
 
     failed: str | None = None
+    refused: str | None = None
+    """A name that it does not give."""
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self._check(path)
@@ -39,6 +41,8 @@ class Disks(MemoryFiles):
 
     def rename(self, source: str, target: str) -> None:
         self._check(source)
+        if target == self.refused:
+            raise OSError(errno.EIO, target)
         super().rename(source, target)
 
     def make_dir(self, path: str) -> None:
@@ -98,8 +102,9 @@ def test_a_quiet_replica_moves(node: Node) -> None:
     assert (node.partition.log_dir, held.directory) == ("/two", "/two/crash-0")
     assert read_back(held) == before
     assert node.names() == {"/two": ["crash-0"]}
-    node.append()
-    assert node.offsets() == list(range(21))
+    node.append(10)
+    assert node.offsets() == list(range(30))
+    check_indexes(held)
     assert list(node.replicas.logs_of("/two")) == [held]
 
 
@@ -214,8 +219,10 @@ def test_the_other_disk_fails(node: Node, steps: int) -> None:
     if node.partition.log_dir == "/one":
         assert node.offsets() == list(range(20))
         assert not node.log.is_moving
-        flushed: Deferred[None] = node.flusher.flush(node.log)
-        node.wait_for(flushed)
+        node.append(10)
+        node.wait_for(node.flusher.flush(node.log))
+        assert node.offsets() == list(range(30))
+        check_indexes(node.log)
     else:
         assert node.dirs[1].error is not None or node.names()["/two"] == ["crash-0"]
         assert "crash-0" not in node.names().get("/one", []), "what is old is not served"
@@ -235,6 +242,19 @@ def test_its_own_disk_fails(node: Node, steps: int) -> None:
     else:
         assert node.offsets() == list(range(20))
     assert node.dirs[1].error is None
+
+
+def test_a_new_name_that_is_refused_leaves_it_where_it_is(node: Node) -> None:
+    node.files.refused = "/two/crash-0"
+    node.move("/two")
+    while node.pool.jobs or node.mover._moves:
+        node.live_on(1)
+    assert (node.dirs[1].error or "").startswith("rename failed on /two/crash-0")
+    assert node.partition.log_dir == "/one"
+    node.append(10)
+    node.wait_for(node.flusher.flush(node.log))
+    assert node.offsets() == list(range(30))
+    check_indexes(node.log)
 
 
 def test_a_file_that_somebody_has_removed_ends_it(node: Node) -> None:
