@@ -43,7 +43,7 @@ TAIL_BYTES = 256 * 1024
 """So much is copied on the loop at most: less than an ordinary produce may bring."""
 
 
-State = tuple[int, int, int, list[int]]
+State = tuple[int, int, int, int, list[int]]
 
 
 class Move:
@@ -435,8 +435,10 @@ class ReplicaMover:
 
 
 def _state_of(held: PartitionLog) -> State:
-    """All that is not looked at again in the last step; flushes are held meanwhile."""
-    return held.recovery_point, held.log_start_offset, *held.snapshots()
+    """What is not to change before the last step, which syncs nothing: a segment that is deleted
+    then could come back, and with it what was deleted."""
+    first, start = held.first_segment_offset, held.log_start_offset
+    return held.recovery_point, start, first, *held.snapshots()
 
 
 def _old_directory(move: Move) -> str:

@@ -331,6 +331,28 @@ def test_it_waits_for_room(node: Node) -> None:
     assert node.names() == {"/two": ["crash-0"]}
 
 
+def test_what_is_deleted_on_the_way_is_on_no_disk_when_it_arrives() -> None:
+    """A segment that retention took out in the last moment once went without a sync; with the power
+    lost, it came back in the new place and told deleted records."""
+    node = Node()
+    node.append(8)
+    node.files.record = True
+    node.log.advance_log_start(7)
+    node.move("/two")
+    while node.mover._moves[KEY].relocation.bytes_left():
+        node.live_on(1)
+    assert node.partition.log_dir == "/one"
+    assert len(node.log.apply_retention(NOW_MS, node.log.log_end_offset)) == 1
+    assert node.log.log_start_offset == 7, "all that has changed is the first segment"
+    node.rest()
+    journal = [operation for operation in node.files.journal if "/two/" in str(operation[1])]
+    arrived = next(at for at, one in enumerate(journal) if one[0] == "rename_dir")
+    removed = [at for at, one in enumerate(journal[:arrived]) if one[0] == "remove"]
+    synced = [at for at, one in enumerate(journal[:arrived]) if one[0] == "sync_dir"]
+    assert removed, "it was there"
+    assert max(removed) < max(synced)
+
+
 def test_a_cleaning_under_way_is_given_up(node: Node) -> None:
     node.log.cleaning = cleaning = Cleaning(node.files)
     node.move("/two")
