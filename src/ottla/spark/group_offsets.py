@@ -25,7 +25,9 @@ RENEW_SECONDS = 24 * 3600.0
 
 
 class GroupOffsets:
-    """`look_around` is for groups that people have named: others have one query by construction."""
+    """`look_around` is for groups that people have named: others have one query by construction.
+    `only_forward` is for who hears of batches later than the query's own source, which commits as
+    well: what that has committed is not taken back."""
 
     def __init__(
         self,
@@ -34,12 +36,14 @@ class GroupOffsets:
         query: str,
         *,
         look_around: bool = False,
+        only_forward: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.group_id = group_id
         self._view = view
         self._signature = _MARK + query
         self._look_around = look_around
+        self._only_forward = only_forward
         self._kept: ByPartition = {}
         self._clock = clock
         self._renewal_due = clock()
@@ -57,10 +61,12 @@ class GroupOffsets:
         try:
             if self._look_around and self._kept:
                 self._refuse_company()
-            self._view.commit(
-                self.group_id,
-                {place: Committed(offset, self._signature) for place, offset in changed.items()},
-            )
+            told = self._not_behind(changed) if self._only_forward else changed
+            if told:
+                self._view.commit(
+                    self.group_id,
+                    {place: Committed(offset, self._signature) for place, offset in told.items()},
+                )
         except OptionError:
             raise
         except OttlaError as failure:
@@ -70,6 +76,17 @@ class GroupOffsets:
         if is_due:
             self._renewal_due = self._clock() + RENEW_SECONDS
         return True
+
+    def _not_behind(self, offsets: ByPartition) -> ByPartition:
+        """Those that this query has not passed already, by the group's own word."""
+        known = self._view.committed(self.group_id, list(offsets))
+        return {
+            place: offset
+            for place, offset in offsets.items()
+            if place not in known
+            or known[place].metadata != self._signature
+            or known[place].offset <= offset
+        }
 
     def _refuse_company(self) -> None:
         """What this query has committed was signed over by an older one: that one is alive."""

@@ -13,7 +13,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
+    QueryProgressEvent,
+    StreamingQueryListener,
+)
 
 from ottla.base.errors import OttlaError
 from ottla.spark.client_view import ClientView
@@ -24,7 +28,30 @@ from ottla.spark.offsets import NOTES, Position, position_of
 log = logging.getLogger(__name__)
 
 
-class GroupListener(StreamingQueryListener):
+class BriefEvents(JStreamingQueryListener):
+    """What the JVM calls. pyspark would ask it for every figure of a batch by itself, hundreds of
+    calls where there is state: on a busy machine a listener fell minutes behind its queries."""
+
+    def onQueryProgress(self, jevent: Any) -> None:
+        given = {"progress": json.loads(jevent.progress().json())}
+        self.pylistener.onQueryProgress(QueryProgressEvent.fromJson(given))
+
+
+class BriefListener(StreamingQueryListener):
+    _in_the_jvm: Any = None
+
+    @property
+    def _jlistener(self) -> Any:
+        """Spark asks for it where it is classic; in Spark Connect events are JSON anyway."""
+        if self._in_the_jvm is None:
+            from pyspark import SparkContext
+
+            jvm: Any = SparkContext._jvm
+            self._in_the_jvm = jvm.PythonStreamingQueryListenerWrapper(BriefEvents(self))
+        return self._in_the_jvm
+
+
+class GroupListener(BriefListener):
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
         self._lock = threading.Lock()
@@ -79,7 +106,7 @@ class GroupListener(StreamingQueryListener):
             if view is None:
                 settings = {**self._settings, "bootstrap.servers": position.servers}
                 view = self._views[position.servers] = ClientView(settings)
-            found = GroupOffsets(view, position.group_id, position.query)
+            found = GroupOffsets(view, position.group_id, position.query, only_forward=True)
             self._groups[position.group_id] = found
         return found
 

@@ -59,6 +59,25 @@ def test_partitions_at_rest_are_committed_once_a_day() -> None:
     assert offsets_of(view) == {}
 
 
+def test_a_report_that_comes_late_does_not_move_the_group_back() -> None:
+    """The source commits as well, and may be batches ahead of what a listener hears."""
+    view = MemoryView()
+    source = GroupOffsets(view, "g", "1/a")
+    listener = GroupOffsets(view, "g", "1/a", only_forward=True)
+    source.keep(at(9))
+    assert listener.keep(at(5, 8))
+    assert offsets_of(view) == {("t", 0): 9, ("t", 1): 8}
+    assert listener.keep(at(10, 8))
+    assert offsets_of(view) == {("t", 0): 10, ("t", 1): 8}
+
+
+def test_what_another_query_has_committed_holds_no_report_back() -> None:
+    view = MemoryView()
+    GroupOffsets(view, "g", "1/a").keep(at(9))
+    assert GroupOffsets(view, "g", "2/b", only_forward=True).keep(at(5))
+    assert offsets_of(view) == {("t", 0): 5, ("t", 1): 7}
+
+
 def test_of_two_queries_in_one_group_the_younger_is_refused() -> None:
     view = MemoryView()
     older = GroupOffsets(view, "g", "1/a", look_around=True)
