@@ -21,11 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from py4j.protocol import Py4JError
 
 from ottla.base.errors import OttlaError
 from ottla.spark.defaults import STARTING_OFFSETS
-from ottla.spark.listener import GroupListener
+from ottla.spark.listener import BriefListener, GroupListener
 from ottla.spark.pipeline.control import Control
 from ottla.spark.pipeline.graph import SINK, TEMPORARY, VIEW, load_graph
 from ottla.spark.pipeline.notes import QueryNote
@@ -51,6 +51,7 @@ _LOOK_SECONDS = 0.1
 _START_LOOK_MS = 1_000
 # A batch under way is let finish; what takes longer is interrupted, and done again next time.
 STOP_SECONDS_MAX = 60.0
+DRAIN_MS_MAX = 20_000
 OTTLA_FORMAT = "ottla"
 TOO_SLOW = "Python worker failed to connect back"
 SLOW_STARTS_MAX = 5
@@ -224,11 +225,13 @@ class Engine:
             self._launches[name]()
 
     def _stop_queries(self) -> None:
-        """At the end of their batches, so that nothing is left to be done again."""
+        """At the end of their batches, so that nothing is left to be done again. One that has more
+        to do begins the next batch at once: it is not seen at rest, but seen to have gone on."""
         deadline = time.monotonic() + STOP_SECONDS_MAX
         for query in self._queries.values():
+            done = _last_batch(query)
             while query.isActive and time.monotonic() < deadline:
-                if not query.status["isTriggerActive"]:
+                if not query.status["isTriggerActive"] or _last_batch(query) != done:
                     break
                 time.sleep(_LOOK_SECONDS)
             query.stop()
@@ -236,7 +239,15 @@ class Engine:
 
     def _drain_listeners(self) -> None:
         """The reports of the last batches are on their way: groups and status shall have them."""
-        self.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        bus = self.spark.sparkContext._jsc.sc().listenerBus()
+        try:
+            bus.waitUntilEmpty(DRAIN_MS_MAX)
+        except Py4JError:
+            log.warning(
+                "the reports of the last batches have not all come within %d s: consumer groups "
+                "may be behind until the pipeline runs again",
+                DRAIN_MS_MAX // 1000,
+            )
 
     # -- views --------------------------------------------------------------------------------
 
@@ -285,7 +296,7 @@ class Engine:
         self._note(state)
 
 
-class ProgressListener(StreamingQueryListener):
+class ProgressListener(BriefListener):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
@@ -300,6 +311,12 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:
         pass
+
+
+def _last_batch(query: Any) -> int:
+    """That has ended; -1 if none has in this run."""
+    last = query.lastProgress
+    return -1 if last is None else int(last["batchId"])
 
 
 def _conf(one: Resolved) -> dict[str, str]:
