@@ -29,7 +29,7 @@ def run_in_foreground(project: Project, *, once: bool) -> int:
     control = Control(project.state)
     os.environ.update(java_environment())
     try:
-        with control.held():
+        with control.held(note):
             control.want(RUNNING)
             return _supervise(project, control, once=once)
     except OttlaError as failure:

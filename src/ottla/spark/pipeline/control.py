@@ -1,9 +1,9 @@
 """Where commands and a running pipeline meet: a directory of small files in the project.
 
-`lock` is held by the runner as long as it lives, so there is one runner for each project, and a
-dead one leaves nothing that has to be cleaned up. `wanted` is what people want of it, `start` where
-it begins after a reset. `runner.json` and `engine.json` are what the two processes say of
-themselves, `queries.json` is what the engine's queries are made of.
+`lock` is held by the runner as long as it lives, and by its engine, which has it from there: there
+is one of each for a project, and dead ones leave nothing that has to be cleaned up. `wanted` is
+what people want of it, `start` where it begins after a reset. `runner.json` and `engine.json` are
+what the two processes say of themselves, `queries.json` is what the engine's queries are made of.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -31,6 +31,7 @@ from ottla.spark.pipeline.status import (
 
 WANTED = (RUNNING, PAUSED, STOPPED)
 LOOKS_MAX, LOOK_S = 20, 0.01
+LEFTOVER_LOOK_S = 0.2
 RUNNER_STATUS, ENGINE_STATUS = "runner.json", "engine.json"
 
 
@@ -50,6 +51,16 @@ def _is_taken(lock: TextIO) -> bool:
     return False
 
 
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
+
+
 class Control:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -60,22 +71,37 @@ class Control:
         self._wanted = directory / "wanted"
         self._start = directory / "start"
         self._lock = directory / "lock"
+        # For the engine: as long as it has this open, the project is taken.
+        self.lock_held: TextIO | None = None
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """As the one runner of the project; raises AlreadyRunning."""
+    def held(self, tell: Callable[[str], None] | None = None) -> Iterator[None]:
+        """As the one runner of the project; raises AlreadyRunning. With `tell`, what a dead runner
+        has left is waited for, and that is told."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock.open("a+") as lock:
             if not _is_taken(lock):
                 lock.seek(0)
-                raise AlreadyRunning(
-                    f"the pipeline is running already (process {lock.read().strip() or '?'}): "
-                    "`ottla pipeline stop` ends it"
+                pid = lock.read().strip()
+                if tell is None or _is_alive(pid):
+                    raise AlreadyRunning(
+                        f"the pipeline is running already (process {pid or '?'}): "
+                        "`ottla pipeline stop` ends it"
+                    )
+                tell(
+                    f"the runner before, process {pid}, is dead; waiting for its engine to finish "
+                    "its batches"
                 )
+                while not _is_taken(lock):
+                    time.sleep(LEFTOVER_LOOK_S)
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
-            yield
+            self.lock_held = lock
+            try:
+                yield
+            finally:
+                self.lock_held = None
 
     def is_held(self) -> bool:
         if not self._lock.exists():

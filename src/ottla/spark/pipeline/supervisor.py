@@ -174,12 +174,14 @@ def keep_log_small(log: Path) -> None:
 
 
 def launch_engine(project: Project, control: Control, *, once: bool) -> EngineProcess:
-    """In a process group of its own: a terminal's Ctrl-C is for the runner to pass on."""
+    """In a process group of its own: a terminal's Ctrl-C is for the runner to pass on. It has the
+    runner's lock as well: should it outlive the runner, nobody gets in its way until it ends."""
     environment = {**os.environ, "OTTLA_SUPERVISOR": str(os.getpid())}
     start = control.starts_at()
     if start:
         environment[STARTING_OFFSETS] = start
     command = [sys.executable, "-m", "ottla.spark.pipeline.engine", str(project.root)]
+    held = control.lock_held
     with control.engine_log.open("ab") as log:
         return subprocess.Popen(
             command + (["--once"] if once else []),
@@ -189,4 +191,5 @@ def launch_engine(project: Project, control: Control, *, once: bool) -> EnginePr
             cwd=project.root,
             env=environment,
             start_new_session=True,
+            pass_fds=() if held is None else (held.fileno(),),
         )

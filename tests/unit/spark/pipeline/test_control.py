@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ottla.spark.pipeline.status import (
 )
 
 NAME = "orders"
+NOBODY = 2**22 + 1  # more than Linux gives to any process
 
 
 @pytest.fixture
@@ -84,3 +86,40 @@ def test_who_only_looks_is_no_runner(tmp_path: Path) -> None:
         with control.held():
             assert control.is_held()
         done.join()
+
+
+def inherited(control: Control) -> int:
+    """As a process has it that was started with it."""
+    assert control.lock_held is not None
+    return os.dup(control.lock_held.fileno())
+
+
+def test_an_engine_that_outlives_its_runner_still_has_the_project(tmp_path: Path) -> None:
+    """It finishes its batches: a reset, or a second engine, would take their files from them."""
+    control = Control(tmp_path)
+    with control.held():
+        engine = inherited(control)
+    try:
+        assert control.is_held()
+        with pytest.raises(AlreadyRunning, match="is running already"), control.held():
+            pass
+    finally:
+        os.close(engine)
+    with control.held():
+        pass
+
+
+def test_a_runner_waits_for_what_a_dead_one_has_left(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    told: list[str] = []
+    with control.held():
+        engine = inherited(control)
+    (tmp_path / "lock").write_text(str(NOBODY))
+
+    def tell(line: str) -> None:
+        told.append(line)
+        os.close(engine)
+
+    with control.held(tell):
+        assert len(told) == 1
+        assert f"process {NOBODY}, is dead; waiting for its engine" in told[0]
