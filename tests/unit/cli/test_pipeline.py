@@ -128,6 +128,10 @@ def test_what_cannot_be_reset_is_said(
 ) -> None:
     assert main.run(["pipeline", "reset", "shop"]) == 2
     assert "--to or --sink is needed" in capsys.readouterr().err
+    # Empty is what a script says whose variable is not set; a query that begins has a new group.
+    for where, wrong in (("", "is empty"), (" ", "is empty"), ("group", "a group of its own")):
+        assert main.run(["pipeline", "reset", "shop", "--to", where]) == 1
+        assert wrong in capsys.readouterr().err
     assert main.run(["pipeline", "reset", "shop", "--to", "yesterday"]) == 1
     assert "--to yesterday: neither earliest, latest, a time" in capsys.readouterr().err
     with Control(project / ".ottla").held():

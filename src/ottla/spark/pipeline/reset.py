@@ -33,7 +33,7 @@ def start_text(text: str) -> str:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
         try:
-            start_of(text, STREAM)
+            _refuse_no_start(text)
         except OptionError as wrong:
             raise OptionError(
                 f"--to {text}: neither earliest, latest, a time such as 2026-01-31T12:00 nor "
@@ -41,6 +41,14 @@ def start_text(text: str) -> str:
             ) from None
         return text
     return str(int(moment.timestamp() * 1000))
+
+
+def _refuse_no_start(text: str) -> None:
+    found = start_of(text, STREAM)
+    if found is None:
+        raise OptionError("it is empty")
+    if found.kind == "group":
+        raise OptionError("a query that begins has a group of its own")
 
 
 def reset(project: Project, to: str, *, keep_tables: bool, servers: str = "") -> Removed:
