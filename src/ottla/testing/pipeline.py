@@ -66,13 +66,17 @@ class PipelineRun:
         """What a reader of committed records sees."""
         return list(read_topic(self.bootstrap, topic))
 
-    def values(self, topic: str) -> list[str]:
-        return [record["value"].decode() for record in self.records(topic)]
+    def values(self, topic: str) -> list[str | None]:
+        """As text, as far as they are; None for records without a value."""
+        return [_text(record["value"]) for record in self.records(topic)]
 
     def table(self, name: str) -> list[dict[str, Any]]:
         path = Path(self.project.table_path(name))
         files = [str(one) for one in path.rglob("*.parquet")]
-        return ds.dataset(files).to_table().to_pylist() if files else []
+        if not files:
+            return []
+        rows = ds.dataset(files, partitioning="hive", partition_base_dir=str(path))
+        return list(rows.to_table().to_pylist())
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
@@ -92,6 +96,10 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
     finally:
         reader.close()
         view.close()
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:
