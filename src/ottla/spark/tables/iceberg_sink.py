@@ -91,11 +91,26 @@ def catalog_of(options: IcebergOptions) -> Any:
 
 
 def table_for(options: IcebergOptions, schema: pa.Schema) -> Any:
-    """Makes the table, and its namespace, if they are not there."""
-    catalog = catalog_of(options)
-    namespace = options.table.rpartition(".")[0]
-    catalog.create_namespace_if_not_exists(namespace)
-    return catalog.create_table_if_not_exists(options.table, schema=schema)
+    """Makes the table, and its namespace, if they are not there. All tasks of a first batch do so
+    at the same moment, and a database tells all but one of them of rows that are there already."""
+    for tries in range(1, _TRIES_MAX + 1):
+        try:
+            catalog = catalog_of(options)
+            catalog.create_namespace_if_not_exists(options.table.rpartition(".")[0])
+            return catalog.create_table_if_not_exists(options.table, schema=schema)
+        except _database_errors():
+            if tries == _TRIES_MAX:
+                raise
+    raise AssertionError
+
+
+def _database_errors() -> tuple[type[Exception], ...]:
+    """Of catalogs in a database; others come without its library."""
+    try:
+        from sqlalchemy.exc import DBAPIError
+    except ImportError:
+        return ()
+    return (DBAPIError,)
 
 
 def write_data(
