@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NAMES = ("table", "checkpointLocation", "queryName", "path")
 CATALOG_PREFIX = "catalog."
+# In a database, tables are those of a catalog by its name.
+CATALOG_NAME = "ottla"
 QUERY, BATCH, OFFSETS = "ottla.query", "ottla.batch", "ottla.offsets"
 _TRIES_MAX = 20
 
@@ -86,7 +88,9 @@ def catalog_of(options: IcebergOptions) -> Any:
 
     found = _catalogs.get(options.catalog)
     if found is None:
-        found = _catalogs[options.catalog] = load_catalog("ottla", **dict(options.catalog))
+        given = dict(options.catalog)
+        name = given.pop("name", CATALOG_NAME)
+        found = _catalogs[options.catalog] = load_catalog(name, **given)
     return found
 
 

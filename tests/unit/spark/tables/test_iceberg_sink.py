@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from sqlalchemy.exc import IntegrityError
 
 from ottla.spark.tables import iceberg_sink
-from ottla.spark.tables.iceberg_sink import IcebergOptions, table_for
+from ottla.spark.tables.iceberg_sink import IcebergOptions, parse_iceberg_options, table_for
 
 OPTIONS = IcebergOptions("shop.orders", (("type", "sql"),), "checkpoint")
 
@@ -40,3 +43,19 @@ def test_a_database_that_fails_for_good_is_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(iceberg_sink, "catalog_of", lambda options: catalog)
     with pytest.raises(IntegrityError, match="UNIQUE constraint"):
         table_for(OPTIONS, None)
+
+
+@pytest.mark.parametrize("name", ["ottla", "warehouse"])
+def test_a_catalog_has_the_name_that_its_other_readers_give_it(tmp_path: Path, name: str) -> None:
+    """In a database each table is one of a catalog, and readers of another do not see it."""
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    given = {f"catalog.{key}": value for key, value in catalog.items()}
+    if name != "ottla":
+        given["catalog.name"] = name
+    options = parse_iceberg_options({**given, "table": "shop.orders", "checkpointLocation": "any"})
+    table_for(options, pa.schema([("n", pa.int64())]))
+    assert load_catalog(name, **catalog).table_exists("shop.orders")
