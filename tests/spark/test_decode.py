@@ -74,6 +74,8 @@ def test_json_with_more_behind_it_has_a_reason(spark: Any) -> None:
         b'{"id":"b"} trash',
         b'[{"id":"b"}]',
         b'{"id":"b","tags":["x"]}',
+        b'{"id":"b"}]}',
+        b'{"id":"b"}],"v":[{"id":"c"}',
         b"null",
         b" ",
         b"",
@@ -86,7 +88,8 @@ def test_json_with_more_behind_it_has_a_reason(spark: Any) -> None:
     unfit = f"this is no JSON of {schema}"
     several = "there is more than one JSON object"
     assert reasons[1:7] == [unfit, unfit, several, unfit, unfit, unfit]
-    assert reasons[7:] == ["this is no JSON object"] * 3
+    assert reasons[7:9] == [unfit, unfit]
+    assert reasons[9:] == ["this is no JSON object"] * 3
 
 
 @pytest.mark.parametrize("confluent", [False, True])

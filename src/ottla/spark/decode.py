@@ -37,12 +37,18 @@ def decode_json(df: Any, schema: str, *, bytes_max: int = BYTES_MAX) -> Any:
     from pyspark.sql.types import ArrayType, StringType, StructType
 
     one_or_more = ArrayType(StructType.fromDDL(schema))
+    text = F.col("value").cast("string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
     # Spark reads one value and passes over whatever stands behind it: within a list there is no
     # behind, and what is no list of one is seen.
     parsed = F.from_json(
-        F.concat(F.lit('{"v":['), F.col("value").cast("string"), F.lit("]}")),
+        F.concat(F.lit('{"v":['), text, F.lit("]}")),
         StructType().add("v", one_or_more).add(_BROKEN, StringType()),
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN},
+        options,
+    )
+    # Unless it ends the list itself; what does that cannot stand where there is none.
+    alone = F.from_json(
+        F.concat(F.lit('{"v":'), text, F.lit("}")), StructType().add(_BROKEN, StringType()), options
     )
     size = F.length("value")
     error = (
@@ -54,6 +60,10 @@ def decode_json(df: Any, schema: str, *, bytes_max: int = BYTES_MAX) -> Any:
         )
         .when(F.size("_parsed.v") > 1, F.lit("there is more than one JSON object"))
         .when(F.get("_parsed.v", 0).isNull(), F.lit("this is no JSON object"))
+        .when(
+            F.contains(text, F.lit("]")) & alone[_BROKEN].isNotNull(),
+            F.lit(f"this is no JSON of {schema}"),
+        )
     )
     is_small = F.col("value").isNotNull() & (size <= bytes_max)
     return (
