@@ -19,15 +19,17 @@ def take_progress(flow: FlowStatus, report: Mapping[str, Any]) -> None:
     flow.rows_per_second = float(report.get("processedRowsPerSecond") or 0.0)
     flow.batch_ms = int(report.get("durationMs", {}).get("triggerExecution", 0))
     flow.watermark = str(report.get("eventTime", {}).get("watermark", ""))
-    lags, groups = [], []
+    lags: list[int | None] = []
+    groups: list[str] = []
     for source in report.get("sources", ()):
         end = _position(source.get("endOffset"))
         if end is None:
             continue
-        latest = _position(source.get("latestOffset")) or end
-        lags.append(_lag(end, latest))
+        latest = _position(source.get("latestOffset"))
+        lags.append(None if latest is None else _lag(end, latest))
         groups += [end.group_id] if end.group_id else []
-    flow.lag = sum(lags) if lags else None
+    known = [lag for lag in lags if lag is not None]
+    flow.lag = sum(known) if known and len(known) == len(lags) else None
     flow.groups = sorted(set(groups))
     for name, counts in (report.get("observedMetrics") or {}).items():
         for what, count in counts.items():

@@ -34,7 +34,8 @@ class FlowStatus:
     rows: int = 0
     rows_per_second: float = 0.0
     batch_ms: int = 0
-    # Records of its topics that it has not read; None where it reads no topic.
+    # Records of its topics that it has not read; None where it reads no topic, and where nobody has
+    # asked yet: a batch that is done again after a restart has its end from the checkpoint.
     lag: int | None = None
     watermark: str = ""
     groups: list[str] = field(default_factory=list)

@@ -47,6 +47,14 @@ def test_sources_of_others_have_no_lag() -> None:
     assert flow.lag is None
 
 
+def test_a_batch_that_is_done_again_says_nothing_of_lag() -> None:
+    """After a restart: its end is from the checkpoint, and nobody has asked for more yet."""
+    flow = FlowStatus("table", lag=7)
+    take_progress(flow, report(0, f'{{"t": {{"0": 5}}, {NOTES}}}', "null"))
+    assert flow.lag is None
+    assert flow.groups == ["g-1"]
+
+
 def test_expectations_are_counted() -> None:
     flow = FlowStatus("table")
     for _ in range(2):
