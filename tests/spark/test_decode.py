@@ -8,9 +8,18 @@ from typing import Any
 
 import fastavro
 import pytest
+from pyspark.pipelines.graph_element_registry import graph_element_registration_context
+from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.types import StructType
 
-from ottla.spark import decode
-from ottla.spark.expectations import expect, expect_or_drop, expect_or_fail
+from ottla.spark import decode, topics
+from ottla.spark.expectations import (
+    expect,
+    expect_or_drop,
+    expect_or_fail,
+    expect_or_quarantine,
+)
+from ottla.spark.pipeline.graph import Registry
 
 AVRO = {
     "type": "record",
@@ -90,6 +99,51 @@ def test_json_with_more_behind_it_has_a_reason(spark: Any) -> None:
     assert reasons[1:7] == [unfit, unfit, several, unfit, unfit, unfit]
     assert reasons[7:9] == [unfit, unfit]
     assert reasons[9:] == ["this is no JSON object"] * 3
+
+
+def test_flows_ask_nothing_of_spark_while_they_are_defined(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's own pipelines refuse a flow that looks at its columns, or has a schema parsed."""
+    registry = Registry(spark)
+    with graph_element_registration_context(registry):
+        topics.json_topic("orders", topic="orders", schema="id STRING", dead_letters="dead")
+
+        @expect_or_quarantine("an id", "id <> ''", dead_letters="dead")
+        def clean() -> Any:
+            return records(spark).selectExpr("'a' AS id", "topic AS _topic", "7L AS _offset")
+
+    def asked(*given: Any) -> Any:
+        raise AssertionError("a flow has asked")
+
+    kinds = {}
+    with monkeypatch.context() as asking:
+        asking.setattr(StructType, "fromDDL", asked)
+        for kind in ("columns", "schema"):
+            asking.setattr(DataFrame, kind, property(asked))
+        for flow in registry.graph.flows:
+            kinds[flow.name] = flow.query()
+    assert kinds.pop("orders").columns == ["id", "_topic", "_partition", "_offset", "_timestamp"]
+    assert [one.columns[-2:] for one in kinds.values()] == [["value", "headers"]] * 2
+
+
+def test_rows_in_quarantine_say_where_they_came_from(spark: Any) -> None:
+    registry = Registry(spark)
+    with graph_element_registration_context(registry):
+
+        @expect_or_quarantine("an id", "id <> 'b'", dead_letters="dead")
+        def clean() -> Any:
+            return spark.sql("SELECT 'b' AS id, 'orders' AS _topic, 7L AS _offset")
+
+    (row,) = registry.graph.flows[0].query().collect()
+    assert json.loads(row["value"]) == {"id": "b", "_topic": "orders", "_offset": 7}
+    headers = {one["key"]: bytes(one["value"]).decode() for one in row["headers"]}
+    assert headers == {
+        decode.HEADER_TOPIC: "orders",
+        decode.HEADER_OFFSET: "7",
+        decode.HEADER_STAGE: "expectation",
+        decode.HEADER_MESSAGE: "an id: id <> 'b' is not met",
+    }
 
 
 @pytest.mark.parametrize("confluent", [False, True])

@@ -3,6 +3,9 @@
 `decode_json` and `decode_avro` add two columns to a DataFrame of the source: `data`, and `error`
 where there is none. `well_formed` and `dead_letters` are the two halves of it. Nothing fails
 because of one record, and nothing is dropped without a word: what does not decode has its reason.
+
+Spark's own pipelines let no flow ask what columns there are, nor have a schema parsed: that of JSON
+goes on as it is written. Avro's cannot; Spark itself asks, wherever Python is to have whole rows.
 """
 
 from __future__ import annotations
@@ -34,22 +37,19 @@ def decode_json(df: Any, schema: str, *, bytes_max: int = BYTES_MAX) -> Any:
     """`schema` as in SQL: "id STRING, amount DOUBLE". A field that does not fit its type is an
     error; one that is missing is null, one that is not in the schema is left out."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, StringType, StructType
 
-    one_or_more = ArrayType(StructType.fromDDL(schema))
+    broken = f"{_BROKEN} STRING"
     text = F.col("value").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
     # Spark reads one value and passes over whatever stands behind it: within a list there is no
     # behind, and what is no list of one is seen.
     parsed = F.from_json(
         F.concat(F.lit('{"v":['), text, F.lit("]}")),
-        StructType().add("v", one_or_more).add(_BROKEN, StringType()),
+        f"v ARRAY<STRUCT<{schema}>>, {broken}",
         options,
     )
     # Unless it ends the list itself; what does that cannot stand where there is none.
-    alone = F.from_json(
-        F.concat(F.lit('{"v":'), text, F.lit("}")), StructType().add(_BROKEN, StringType()), options
-    )
+    alone = F.from_json(F.concat(F.lit('{"v":'), text, F.lit("}")), broken, options)
     size = F.length("value")
     error = (
         F.when(F.col("value").isNull(), F.lit("there is no value"))

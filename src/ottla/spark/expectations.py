@@ -105,21 +105,18 @@ def _define_quarantine(query: Query, name: str, condition: str, dead_letters: st
         def header(key: str, value: Any) -> Any:
             return F.struct(F.lit(key).alias("key"), value.cast("binary").alias("value"))
 
-        df = query()
-        # Where a row came from, if it still knows.
+        # Where a row came from, if it still knows: a flow may not ask which columns there are.
         origin = [
-            header(key, F.col(column).cast("string"))
-            for key, column in ORIGIN.items()
-            if column in df.columns
+            header(key, F.get_json_object("value", f"$.{column}")) for key, column in ORIGIN.items()
         ]
-        return df.where(~_met(condition)).select(
-            F.to_json(F.struct("*")).alias("value"),
-            F.array(
-                *origin,
-                header(HEADER_STAGE, F.lit("expectation")),
-                header(HEADER_MESSAGE, F.lit(f"{name}: {condition} is not met")),
-            ).alias("headers"),
+        headers = F.array(
+            *origin,
+            header(HEADER_STAGE, F.lit("expectation")),
+            header(HEADER_MESSAGE, F.lit(f"{name}: {condition} is not met")),
         )
+        rows = query().where(~_met(condition)).select(F.to_json(F.struct("*")).alias("value"))
+        known = F.filter(headers, lambda one: one["value"].isNotNull())
+        return rows.withColumn("headers", known)
 
     label = re.sub(r"\W+", "_", name)
     sink = f"{getattr(query, '__name__', 'rows')}_quarantine_{label}"
