@@ -35,6 +35,7 @@ from tests.chaos.crash_world import (
     KEY,
     TOPIC,
     Moment,
+    Violation,
     Workload,
     check_epochs,
     check_indexes,
@@ -50,6 +51,7 @@ DIRS = ("/one", "/two")
 ME = 1
 TOPIC_ID = uuid.UUID(int=7)
 DAY_MS = 86_400_000
+REST_STEPS_MAX = 10_000
 
 
 class Pool:
@@ -160,8 +162,12 @@ class Broker:
 
     def rest(self) -> None:
         """Until nothing is left to do."""
-        while self.pool.jobs or self.mover._moves:
+        for _ in range(REST_STEPS_MAX):
+            if not (self.pool.jobs or self.mover._moves):
+                break
             self.live_on(1)
+        else:
+            raise Violation("a move never comes to its end")
         self.time.advance(DAY_MS)
         while self.pool.jobs:
             self.pool.work()
