@@ -60,7 +60,9 @@ def by_partition(records: list[Stored]) -> list[list[bytes]]:
 
 def nobody_is_left(proxy: Proxy, before: set[threading.Thread]) -> None:
     wait_until(lambda: proxy.open_connections == 0, PATIENCE_S, "closed connections")
-    assert set(threading.enumerate()) <= before
+    # Brokers of other tests may live in this process; their threads come and go as they please.
+    left = {one for one in threading.enumerate() if not one.name.startswith("ottla-handler")}
+    assert left <= before
 
 
 @pytest.mark.parametrize("part", range(PARTS))
