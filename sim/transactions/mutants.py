@@ -25,8 +25,8 @@ from ottla.coordinator.transaction_records import (
 from ottla.coordinator.transaction_shard import TransactionShard
 from ottla.handlers import api_00_produce, api_28_txn_offset_commit
 from ottla.log.admissions import Admissions
-from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStates
+from ottla.log.txn_index import TxnIndex
 from ottla.protocol.error_codes import CONCURRENT_TRANSACTIONS
 from ottla.replication.partition import Partition
 from ottla.runtime import marker_writer
@@ -232,7 +232,7 @@ def _late_markers_end_the_next_transaction() -> Patch:
 
 
 def _aborted_transactions_are_not_noted() -> Patch:
-    return PartitionLog, "_index_aborted", lambda log, completed: None
+    return TxnIndex, "append", lambda index, transaction: None
 
 
 def _every_sequence_is_taken() -> Patch:

@@ -7,11 +7,11 @@ partition, the coordinator of a group or a transactional id.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ottla.client.api_versions import BrokerVersions
+from ottla.client.clock import chance
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.coordinators import GROUP, TRANSACTION, Coordinators
 from ottla.client.core import Core
@@ -45,9 +45,7 @@ class Wire:
     def __init__(self, settings: ClientSettings, patience_ms: int, name: str) -> None:
         self.settings = settings
         self.patience_ms = patience_ms
-        self.core = Core(
-            settings, random.random, auto_create=isinstance(settings, ProducerSettings)
-        )
+        self.core = Core(settings, chance, auto_create=isinstance(settings, ProducerSettings))
         self.coordinators = Coordinators(self.core)
         # Replicas that leaders have named as nearer to us than they are.
         self.nearer: dict[tuple[str, int], int] = {}
