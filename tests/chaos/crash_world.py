@@ -319,6 +319,15 @@ def judge(files: MemoryFiles, before: Moment, after: Moment, *, killed: bool) ->
     require(report.corrupt is None, f"found corrupt: {report.corrupt}")
     batches = read_back(log)
     history = common_history(batches, log, before, after)
+    check_bounds(log, before, after, killed=killed)
+    check_epochs(log, batches)
+    check_indexes(log)
+    check_producers(log, history)
+    check_stays(files, opened)
+
+
+def check_bounds(log: PartitionLog, before: Moment, after: Moment, *, killed: bool) -> None:
+    """L5 and L6: it starts and ends where it may, by what was promised."""
     floor = min(before.flushed, after.flushed)
     if killed:
         floor = min(before.end(), after.end())
@@ -328,10 +337,6 @@ def judge(files: MemoryFiles, before: Moment, after: Moment, *, killed: bool) ->
     latest_start = max(before.log_start, after.log_start)
     require(log.log_start_offset <= latest_start, f"log start {log.log_start_offset} is too late")
     require(log.log_start_offset <= log.log_end_offset, "L5: log start behind the end")
-    check_epochs(log, batches)
-    check_indexes(log)
-    check_producers(log, history)
-    check_stays(files, opened)
 
 
 def read_back(log: PartitionLog) -> list[StoredBatch]:

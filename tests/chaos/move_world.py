@@ -37,6 +37,7 @@ from tests.chaos.crash_world import (
     Moment,
     Violation,
     Workload,
+    check_bounds,
     check_epochs,
     check_indexes,
     check_producers,
@@ -352,17 +353,11 @@ def judge(
     log = broker.log
     batches = read_back(log)
     history = common_history(batches, log, before, after)
-    floor = min(before.flushed, after.flushed)
-    if killed:
-        floor = min(before.end(), after.end())
-    require(log.log_end_offset >= floor, f"L6: ends at {log.log_end_offset}, flushed {floor}")
-    promised = min(before.promised_start, after.promised_start)
-    require(log.log_start_offset >= promised, f"log start {log.log_start_offset} < {promised}")
-    latest_start = max(before.log_start, after.log_start)
-    require(log.log_start_offset <= latest_start, f"log start {log.log_start_offset} is too late")
+    check_bounds(log, before, after, killed=killed)
     # The start may have gone back to that of the last checkpoint; the epochs do not.
     known = log.leader_epochs.entries()
     known_from = known[0][1] if known else log.log_start_offset
+    latest_start = max(before.log_start, after.log_start)
     require(known_from <= latest_start, f"L3: epochs are known from {known_from} on")
     check_epochs(log, batches, known_from)
     check_indexes(log)
