@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.brokers import KINDS, SHARED_SETTINGS, Broker
 from bench.cluster import Cluster
+from bench.page_cache import make_room
 from bench.topics import create_replicated, create_topic, delete_topics
 
 DELETE_SECONDS_MAX = 10
@@ -90,10 +91,13 @@ class Side:
             self._prepared_in_cluster.add(name)
 
     @contextmanager
-    def cluster_topic(self, cluster: Cluster, name: str, partitions: int = 1) -> Iterator[str]:
-        """A topic with three replicas for one run of a case."""
+    def cluster_topic(
+        self, cluster: Cluster, name: str, partitions: int = 1, room: int = 0
+    ) -> Iterator[str]:
+        """A topic with three replicas for one run of a case; `room` as in `topic`, for each."""
         fresh = f"{name}-{next(self._numbers)}"
         create_replicated(cluster.any_node, fresh, partitions, 3)
+        make_room(self._directory, 3 * room)
         try:
             yield fresh
         finally:
@@ -118,10 +122,11 @@ class Side:
             self._cluster.stop()
 
     @contextmanager
-    def topic(self, name: str, partitions: int = 1) -> Iterator[str]:
-        """A topic of its own for one run of a case."""
+    def topic(self, name: str, partitions: int = 1, room: int = 0) -> Iterator[str]:
+        """A topic of its own for one run of a case, and `room` for so many bytes in memory."""
         fresh = f"{name}-{next(self._numbers)}"
         create_topic(self.broker.bootstrap, fresh, partitions)
+        make_room(self._directory, room)
         try:
             yield fresh
         finally:

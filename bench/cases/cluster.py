@@ -46,7 +46,8 @@ def _produce(side: Side, sizes: Sizes, name: str, partitions: int) -> Figures:
 
 def produce_rdkafka(side: Side, sizes: Sizes) -> Figures:
     cluster = warm(side, sizes)
-    with side.cluster_topic(cluster, "cluster-rdkafka") as topic:
+    size = sizes.cluster_records * KIB
+    with side.cluster_topic(cluster, "cluster-rdkafka", room=size) as topic:
         leader = cluster.nodes[cluster.leader_of(topic)]
         before = cluster.cpu_seconds()
         figures = run_load(
@@ -59,7 +60,7 @@ def produce_rdkafka(side: Side, sizes: Sizes) -> Figures:
         )
         used = cluster.cpu_seconds() - before
     # The load knows of one process only.
-    return {**figures, "cpu_s_per_gib": used / (sizes.cluster_records * KIB / 2**30)}
+    return {**figures, "cpu_s_per_gib": used / (size / 2**30)}
 
 
 def latency(side: Side, sizes: Sizes) -> Figures:

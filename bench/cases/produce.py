@@ -41,13 +41,14 @@ def produce_small(side: Side, sizes: Sizes) -> Figures:
 
 
 def produce_rdkafka(side: Side, sizes: Sizes) -> Figures:
-    with side.topic("produce-rdkafka") as topic:
+    records = sizes.produce_rdkafka_records
+    with side.topic("produce-rdkafka", room=records * KIB) as topic:
         return run_load(
             "rdkafka_produce",
             bootstrap=side.broker.bootstrap,
             pid=side.broker.pid,
             topic=topic,
-            records=sizes.produce_rdkafka_records,
+            records=records,
             size=KIB,
         )
 

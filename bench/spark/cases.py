@@ -53,7 +53,8 @@ class Bench:
     # -- rows -----------------------------------------------------------------------------------
 
     def fill(self, side: Side, topic: str, rows: int) -> None:
-        """Values that nothing compresses, over the partitions in turn."""
+        """Values that nothing compresses, over the partitions in turn. No two are the same: files
+        of Parquet would hold such a value once, and what reads them would have little to read."""
         create_topic(side.broker.bootstrap, topic, PARTITIONS)
         producer = ck.Producer(
             {
@@ -62,9 +63,8 @@ class Bench:
                 "queue.buffering.max.messages": 200_000,
             }
         )
-        values = [os.urandom(ROW_BYTES) for _ in range(1_000)]
         for number in range(rows):
-            value, key = values[number % len(values)], b"%d" % number
+            value, key = os.urandom(ROW_BYTES), b"%d" % number
             while True:
                 try:
                     producer.produce(topic, value, key, partition=number % PARTITIONS)

@@ -114,7 +114,8 @@ class ProduceRequest(Request):
     def _encode(self, version: int) -> Sequence[Buffer]:
         by_topic: dict[str, list[tuple[int, Any]]] = {}
         for batch in self.batches:
-            by_topic.setdefault(batch.lane.topic, []).append((batch.lane.partition, batch.encoded))
+            lane = batch.lane
+            by_topic.setdefault(lane.topic, []).append((lane.partition, (batch.encoded,)))
         return encode_produce(
             version,
             by_topic,

@@ -26,7 +26,8 @@ _pack_int = struct.Struct(">i").pack
 _pack_index_length = struct.Struct(">ii").pack
 
 TopicKey = str | uuid.UUID
-Batches = Mapping[str, Sequence[tuple[int, Buffer]]]
+Batches = Mapping[str, Sequence[tuple[int, Sequence[Buffer]]]]
+"""By topic: a partition and its batch, in as many pieces as it happens to be."""
 
 
 class PartitionAnswer(NamedTuple):
@@ -64,8 +65,9 @@ def encode_produce(
     for name, partitions in batches.items():
         head += topic_ids[name].bytes if version >= FIRST_WITH_TOPIC_ID else compact_string(name)
         head += uvarint(len(partitions) + 1)
-        for index, records in partitions:
-            parts += head + _pack_int(index) + uvarint(len(records) + 1), records
+        for index, pieces in partitions:
+            size = sum(map(len, pieces))
+            parts += head + _pack_int(index) + uvarint(size + 1), *pieces
             head = b"\0"
         head += b"\0"
     parts.append(head + b"\0")
@@ -81,8 +83,8 @@ def _encode_legacy(
     )
     for name, partitions in batches.items():
         head += legacy_string(name) + _pack_int(len(partitions))
-        for index, records in partitions:
-            parts += head + _pack_index_length(index, len(records)), records
+        for index, pieces in partitions:
+            parts += head + _pack_index_length(index, sum(map(len, pieces))), *pieces
             head = b""
     check(head == b"", "a request has batches")
     return parts

@@ -8,11 +8,13 @@ What is over for good (fenced, too large, not allowed) ends the writer.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ottla.base.ports import Buffer
 from ottla.client.errors import BrokerError, ClientError, ConnectionLostError, error_for
 from ottla.client.pending import Flow
+from ottla.client.produce_wire import encode_produce
 from ottla.protocol.api_keys import ADD_PARTITIONS_TO_TXN, PRODUCE
 from ottla.protocol.error_codes import (
     DUPLICATE_SEQUENCE_NUMBER,
@@ -20,7 +22,6 @@ from ottla.protocol.error_codes import (
     NONE,
     RECORD_LIST_TOO_LARGE,
 )
-from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.errors import RowError
 from ottla.spark.record_batches import Envelope, PartitionBatch, halves_of
 from ottla.spark.wire import Wire
@@ -54,9 +55,9 @@ class BatchSender:
         """Returns when the ones before are stored; these are on their way."""
         made = list(batches)
         for one in made if self._record_bytes_max else ():
-            if one.count == 1 and len(one.data) > self._record_bytes_max:
+            if one.count == 1 and one.size > self._record_bytes_max:
                 raise RowError(
-                    f"a record of {len(one.data)} bytes for {one.topic} is above "
+                    f"a record of {one.size} bytes for {one.topic} is above "
                     f"kafka.max.request.size {self._record_bytes_max}: raise it, or filter such "
                     "rows out before the sink"
                 )
@@ -96,7 +97,7 @@ class BatchSender:
         version_max = _BY_NAME_MAX if by_itself else _BEFORE_TRANSACTIONS_V2
         core = self._wire.core
         asked = [
-            core.request(leader, PRODUCE, self._question(some), version_max=version_max)
+            core.request(leader, PRODUCE, encode=self._said(some), version_max=version_max)
             for leader, some in by_leader.items()
         ]
         failure: ClientError | None = None
@@ -131,25 +132,25 @@ class BatchSender:
         batch = left[0]
         if batch.count == 1:
             raise RowError(
-                f"a record of {len(batch.data)} bytes is larger than {batch.topic} takes: raise "
+                f"a record of {batch.size} bytes is larger than {batch.topic} takes: raise "
                 "its max.message.bytes, or filter such rows out before the sink"
             )
         left.popleft()
         left.extendleft(reversed(halves_of(batch, self._envelope)))
 
-    def _question(self, batches: list[PartitionBatch]) -> dict[str, Any]:
-        topics: dict[str, list[dict[str, Any]]] = {}
+    def _said(self, batches: list[PartitionBatch]) -> Callable[[int], Sequence[Buffer]]:
+        by_topic: dict[str, list[tuple[int, Sequence[Buffer]]]] = {}
         for one in batches:
-            topics.setdefault(one.topic, []).append({"index": one.partition, "records": one.data})
-        return {
-            "transactional_id": self._transactional_id,
-            "acks": -1,
-            "timeout_ms": self._wire.settings.request_timeout_ms,
-            "topic_data": [
-                {"name": name, "topic_id": NULL_UUID, "partition_data": some}
-                for name, some in topics.items()
-            ],
-        }
+            pieces = (one.header, one.records)
+            by_topic.setdefault(one.topic, []).append((one.partition, pieces))
+        return lambda version: encode_produce(
+            version,
+            by_topic,
+            {},
+            transactional_id=self._transactional_id,
+            acks=-1,
+            timeout_ms=self._wire.settings.request_timeout_ms,
+        )
 
     async def _add(self, places: list[Place]) -> None:
         """For brokers before KIP-890: the coordinator is told of each partition first."""

@@ -20,7 +20,7 @@ from ottla.spark.batch_sender import BatchSender
 from ottla.spark.decision_log import DecisionLog
 from ottla.spark.decisions import NOBODYS, TOPIC, Decision, Prepared
 from ottla.spark.errors import SinkConflict, SinkLoss
-from ottla.spark.record_batches import Envelope, PartitionBatch, batches_of
+from ottla.spark.record_batches import Envelope, batch_from, batches_of
 from ottla.spark.rows_to_records import placed, topics_of
 from ottla.spark.sink_options import SinkOptions
 from ottla.spark.sink_protocol import batch_prefix, owner_id, run_of, sink_prefix
@@ -174,7 +174,7 @@ class ClientSinkCluster:
         )
         envelope = Envelope(owner, True, NO_CODEC, None, BATCH_BYTES)
         sender = BatchSender(self.wire, owner_id(sink), envelope)
-        await sender.send_all([PartitionBatch(TOPIC, partition, 1, 0, data)])
+        await sender.send_all([batch_from(data, TOPIC, partition, 1, 0)])
 
     def release(self, sink: str) -> bool:
         """The sink has no decision any more, and nothing open; whoever is first may have it."""

@@ -21,20 +21,26 @@ from ottla.records.batch_header import (
 from ottla.records.batch_view import records_of
 from ottla.records.columns import Numbers
 from ottla.records.compression import compress
-from ottla.records.crc32c import crc32c
+from ottla.records.crc32c import crc32c, crc32c_extended
 from ottla.spark.rows_to_records import TopicRows
 from ottla.spark.transaction_flows import Producer
 
 
 @dataclass(slots=True)
 class PartitionBatch:
-    """A batch on its way. `sequence` is that of its first record."""
+    """A batch on its way, in two pieces: its records are not copied to stand behind its header.
+    `sequence` is that of its first record."""
 
     topic: str
     partition: int
     count: int
     sequence: int
-    data: bytes
+    header: bytes
+    records: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.header) + len(self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +76,23 @@ def batches_of(
         place = (rows.topic, partition)
         sequence = sequences.get(place, 0)
         sequences[place] = _after(sequence, stretch.record_count)
-        data = _packed(stretch, envelope, sequence)
-        yield PartitionBatch(rows.topic, partition, stretch.record_count, sequence, data)
+        header, records = _packed(stretch, envelope, sequence)
+        yield PartitionBatch(*place, stretch.record_count, sequence, header, records)
+
+
+def batch_from(
+    data: bytes, topic: str, partition: int, count: int, sequence: int
+) -> PartitionBatch:
+    """Of a batch that is whole."""
+    return PartitionBatch(topic, partition, count, sequence, data[:HEADER_SIZE], data[HEADER_SIZE:])
 
 
 def halves_of(batch: PartitionBatch, envelope: Envelope) -> list[PartitionBatch]:
     """The same records as two batches, for a topic that takes no batch as large as this one."""
+    whole = batch.header + batch.records
     records = [
         RecordToWrite(one.timestamp, one.key, one.value, one.headers)
-        for one in records_of(batch.data, len(batch.data) * 100)
+        for one in records_of(whole, len(whole) * 100)
     ]
     middle = len(records) // 2
     found = []
@@ -92,19 +106,20 @@ def halves_of(batch: PartitionBatch, envelope: Envelope) -> list[PartitionBatch]
             base_sequence=sequence,
             transactional=envelope.transactional,
         )
-        found.append(PartitionBatch(batch.topic, batch.partition, len(part), sequence, data))
+        found.append(batch_from(data, batch.topic, batch.partition, len(part), sequence))
         sequence = _after(sequence, len(part))
     return found
 
 
-def _packed(stretch: RecordStretch, envelope: Envelope, sequence: int) -> bytes:
-    packed = compress(envelope.codec, stretch.records, envelope.level)
-    batch = bytearray(HEADER_SIZE)
+def _packed(stretch: RecordStretch, envelope: Envelope, sequence: int) -> tuple[bytes, bytes]:
+    # The one copy of all that is written: checksums are made of nothing but `bytes`.
+    records = compress(envelope.codec, stretch.records, envelope.level)
+    header = bytearray(HEADER_SIZE)
     HEADER.pack_into(
-        batch,
+        header,
         0,
         0,
-        HEADER_SIZE - LENGTH_END + len(packed),
+        HEADER_SIZE - LENGTH_END + len(records),
         -1,
         MAGIC_V2,
         0,
@@ -117,10 +132,9 @@ def _packed(stretch: RecordStretch, envelope: Envelope, sequence: int) -> bytes:
         sequence,
         stretch.record_count,
     )
-    batch += packed
-    checksum = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
-    batch[CRC_POSITION : CRC_POSITION + 4] = checksum.to_bytes(4, "big")
-    return bytes(batch)
+    checksum = crc32c_extended(crc32c(header[ATTRIBUTES_POSITION:]), records)
+    header[CRC_POSITION : CRC_POSITION + 4] = checksum.to_bytes(4, "big")
+    return bytes(header), records
 
 
 def _after(sequence: int, count: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.page_cache import drop, resident_pages
+from bench.page_cache import drop, make_room, resident_pages
 
 PAGES = 64
 
@@ -50,3 +50,16 @@ def test_pages_that_nobody_has_touched_are_not_in_memory(tmp_path: Path) -> None
 def test_an_empty_partition_has_nothing_to_drop(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").touch()
     assert drop(tmp_path) == 0
+
+
+def test_room_is_written_and_leaves_nothing(tmp_path: Path) -> None:
+    before = written_bytes()
+    make_room(tmp_path, 3 * 2**20 + 1)
+    assert written_bytes() - before >= 4 * 2**20
+    assert list(tmp_path.iterdir()) == []
+
+
+def written_bytes() -> int:
+    """By this process, into files and everything else."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("wchar:")))

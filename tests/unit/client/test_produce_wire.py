@@ -15,7 +15,10 @@ VERSIONS = range(3, 14)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_says_what_is_meant(version: int) -> None:
-    batches = {"first": [(0, b"x" * 300), (5, b"y")], "second": [(1, b"z" * 20_000)]}
+    batches: dict[str, list[tuple[int, tuple[bytes, ...]]]] = {
+        "first": [(0, (b"x" * 300,)), (5, (b"y", b"in two pieces"))],
+        "second": [(1, (b"z" * 20_000,))],
+    }
     parts = encode_produce(version, batches, IDS, transactional_id="id", acks=-1, timeout_ms=3000)
     read = read_produce_request(version, memoryview(b"".join(parts)))
     assert (read.transactional_id, read.acks, read.timeout_ms) == ("id", -1, 3000)
@@ -25,7 +28,10 @@ def test_a_request_says_what_is_meant(version: int) -> None:
             [(index, bytes(records or b"")) for index, records in partitions],
         )
         for name, topic_id, partitions in read.topics
-    ] == list(batches.items())
+    ] == [
+        (name, [(index, b"".join(pieces)) for index, pieces in partitions])
+        for name, partitions in batches.items()
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
