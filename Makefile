@@ -102,16 +102,23 @@ sim: $(VENV)/test.stamp ## In simulated time: new histories of a cluster (CLUSTE
 	@$(BIN)/python -m sim.groups --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 	@$(BIN)/python -m sim.transactions --seeds $(SEEDS) --first $$((RANDOM * 32768 + RANDOM))
 
-chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, at full length (an hour)
+# Each part by itself: make chaos PARTS="node cluster".
+PARTS ?= node groups cluster transactions client spark
+CHAOS_node := tests/chaos/test_{crash_states,kill_broker,failing_disk,almost_full_disk,compaction_crash,move_crash,moving_replicas}.py
+CHAOS_groups := tests/chaos/test_kill_groups.py
+CHAOS_cluster := tests/chaos/test_cluster_{chaos,checker}.py tests/chaos/test_divided_network.py \
+	tests/cluster/test_rows_{acks,leaders,topics}.py
+CHAOS_transactions := tests/chaos/test_{kill_transactions,kill_cluster_transactions,transaction_chaos,transaction_history,ids_used_once}.py
+CHAOS_client := tests/client tests/unit/client/test_produce_world.py
+CHAOS_spark := tests/spark/test_{crashes,sink_cluster,commands}.py \
+	tests/chaos/spark/{deaths,executors,clusters,projects,resets,stock,fresh}.py
+chaos: test-setup ## kill -9, crash states, a cluster in trouble, bad networks, at full length (hours; PARTS=... takes some of it)
 	@OTTLA_KILLS=200 OTTLA_CRASH_STATES=20000 OTTLA_PRODUCE_SEEDS=5000 OTTLA_FAULT_SEEDS=1000 \
 		OTTLA_PROCESS_DEATHS=100 OTTLA_PROCESS_KILLS=20 OTTLA_IDS_USED_ONCE=100000 OTTLA_CLUSTER_KILLS=200 OTTLA_GROUP_KILLS=100 \
 		OTTLA_TRANSACTION_CHAOS_ROUNDS=200 \
 		OTTLA_SPARK_FULL=1 OTTLA_CLIENT_THREE=1 OTTLA_CLUSTER_CHAOS_SECONDS=1800 \
 		OTTLA_CLUSTER_PROCESSES=1 \
-		$(BIN)/python -m pytest tests/chaos tests/client tests/cluster/test_rows_{acks,leaders,topics}.py \
-		tests/spark/test_{crashes,sink_cluster,commands}.py \
-		tests/chaos/spark/{deaths,executors,clusters,projects,resets,stock,fresh}.py \
-		tests/unit/client/test_produce_world.py $(ARGS)
+		$(BIN)/python -m pytest $(foreach part,$(PARTS),$(or $(CHAOS_$(part)),$(error PARTS has no $(part)))) $(ARGS)
 
 bench: test-setup ## Ottla against Apache Kafka on this machine (QUICK=1: one short round)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(ARGS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -177,6 +178,7 @@ def main() -> int:
     options = parser.parse_args()
     rounds, scale = (1, 0.1) if options.quick else (5, 1.0)
     rounds = options.rounds or rounds
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the broker is ended then, too
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         broker = Ottla(Path(directory) / "ottla", {})
         try:
@@ -187,6 +189,9 @@ def main() -> int:
                     bench.run(case)
         except BenchError as error:
             print(f"bench: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("bench: stopped, the broker too", file=sys.stderr)
             return 1
         finally:
             broker.stop()

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -106,16 +107,20 @@ def own_measures(bench: Bench, ours: Side, rows: int, rounds: int) -> None:
 def fixed_cost(directory: Path, batches: int, is_tuned: bool) -> None:
     """In a process of its own: whose checkpoint files a session writes cannot be changed."""
     arguments = ["--batches", str(batches), *(["--tuned"] if is_tuned else [])]
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-m", "bench.spark", "--fixed-cost", str(directory), *arguments],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         text=True,
-        check=False,
-    )
-    if done.returncode:
+    ) as process:
+        try:
+            printed, _ = process.communicate()
+        except BaseException:
+            process.terminate()  # it has a broker of its own to end, so it is not killed
+            raise
+    if process.returncode:
         raise BenchError("the fixed cost was not measured")
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(printed.splitlines()[-1])
     title = f"a micro-batch, {'tuned' if is_tuned else 'default'}"
     show(title, "batch_ms", found[OURS]["batch_ms"], found["empty"]["batch_ms"], AT_MOST, 1.3)
     for figure in sorted(found["empty"]):
@@ -185,6 +190,7 @@ def main() -> int:
     parser.add_argument("--fixed-cost", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--tuned", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the brokers are ended then, too
     try:
         if options.fixed_cost is not None:
             measure_fixed_cost(options.fixed_cost, options.batches, options.tuned)
@@ -196,6 +202,9 @@ def main() -> int:
             shutil.rmtree(directory, ignore_errors=True)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: stopped, the brokers too", file=sys.stderr)
         return 1
     return 0
 

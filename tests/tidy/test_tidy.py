@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,3 +231,21 @@ def test_locks_hold_versions_and_hashes_only() -> None:
             comment = line.strip().startswith("#") or not line
             assert pinned or digest or comment, f"{lock.name}: {line}"
         assert "://" not in text_of(lock)
+
+
+def test_make_chaos_has_every_test_of_chaos() -> None:
+    parts = re.findall(
+        r"^CHAOS_\w+ := ((?:.*\\\n)*.*)", text_of(REPOSITORY / "Makefile"), re.MULTILINE
+    )
+    said = " ".join(parts).replace("\\\n", " ")
+    named = subprocess.run(
+        ["bash", "-c", f"printf '%s\n' {said}"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    tests = [*files_in("tests/chaos", "test_*.py"), *files_in("tests/chaos/spark", "[!_]*.py")]
+    tests = [path for path in tests if "\ndef test_" in text_of(REPOSITORY / path)]
+    assert [path for path in tests if path not in named] == []
+    assert [path for path in named if not (REPOSITORY / path).exists()] == []
+
+
+def files_in(directory: str, pattern: str) -> list[str]:
+    return sorted(f"{directory}/{path.name}" for path in (REPOSITORY / directory).glob(pattern))
