@@ -97,8 +97,8 @@ class Side:
         """A topic with three replicas for one run of a case; `room` as in `topic`, for each."""
         fresh = f"{name}-{next(self._numbers)}"
         create_replicated(cluster.any_node, fresh, partitions, 3)
-        make_room(self._directory, 3 * room)
         try:
+            make_room(self._directory, 3 * room)
             yield fresh
         finally:
             delete_topics(cluster.any_node, fresh)
@@ -126,8 +126,8 @@ class Side:
         """A topic of its own for one run of a case, and `room` for so many bytes in memory."""
         fresh = f"{name}-{next(self._numbers)}"
         create_topic(self.broker.bootstrap, fresh, partitions)
-        make_room(self._directory, room)
         try:
+            make_room(self._directory, room)
             yield fresh
         finally:
             # A broker that has ended in the meantime has nothing left to remove.
