@@ -1,7 +1,7 @@
 """Lets Spark find the format `ottla` by itself, with no call of `register`.
 
 At the first use of any Python data source Spark imports every module whose name begins with
-`pyspark_` and takes its `DefaultSource`. So this one imports nothing but Spark, and what it is
+`pyspark_` and takes its `DefaultSource`. So this one imports little but Spark, and what it is
 asked for on first use.
 """
 
@@ -11,8 +11,10 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
+from ottla.spark.shipped import Shipped
 
-class DefaultSource(DataSource):
+
+class DefaultSource(Shipped, DataSource):
     @classmethod
     def name(cls) -> str:
         return "ottla"

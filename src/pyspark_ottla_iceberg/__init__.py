@@ -6,8 +6,10 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
+from ottla.spark.shipped import Shipped
 
-class DefaultSource(DataSource):
+
+class DefaultSource(Shipped, DataSource):
     @classmethod
     def name(cls) -> str:
         return "ottla-iceberg"

@@ -18,13 +18,14 @@ from ottla.spark.option_values import EARLIEST, LATEST
 from ottla.spark.ranges import OffsetRange, tasks_of
 from ottla.spark.reading import RangePartition, read_range
 from ottla.spark.row_filters import RowFilter
+from ottla.spark.shipped import Shipped
 from ottla.spark.source_options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class OttlaBatchReader(DataSourceReader):
+class OttlaBatchReader(Shipped, DataSourceReader):
     """Does not override `pushFilters`: a reader that does fails every query of a session that has
     not turned Spark's setting on."""
 

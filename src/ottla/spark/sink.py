@@ -20,6 +20,7 @@ from ottla.spark import no_effect
 from ottla.spark.defaults import completed
 from ottla.spark.errors import OptionError
 from ottla.spark.rows_to_records import check_columns
+from ottla.spark.shipped import Shipped
 from ottla.spark.sink_options import AT_LEAST_ONCE, SinkOptions, parse_sink_options
 from ottla.spark.sink_protocol import (
     Attempt,
@@ -99,7 +100,7 @@ def _write_at_least_once(options: SinkOptions, batches: Iterator[pa.RecordBatch]
     return Written("", "", rows, None)
 
 
-class OttlaStreamWriter(DataSourceStreamArrowWriter):
+class OttlaStreamWriter(Shipped, DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
@@ -135,7 +136,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         return self.options.sink_id or written[0].query
 
 
-class OttlaBatchWriter(DataSourceArrowWriter):
+class OttlaBatchWriter(Shipped, DataSourceArrowWriter):
     """With sinkId and batchToken a batch is written once however often it is tried.
 
     Without them nobody would ever come back to finish what a dead driver has left. So its

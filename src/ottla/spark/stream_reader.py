@@ -32,6 +32,7 @@ from ottla.spark.offsets import ByPartition, Position, position_of, ranges_betwe
 from ottla.spark.option_values import EARLIEST, LATEST
 from ottla.spark.ranges import tasks_of
 from ottla.spark.reading import RangePartition, read_range
+from ottla.spark.shipped import Shipped
 from ottla.spark.source_options import STREAM, Boundary, SourceOptions, start_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 OpenView = Callable[[SourceOptions], ClusterView]
 
 
-class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, open_view: OpenView) -> None:
         self.options = options
         self._open_view = open_view

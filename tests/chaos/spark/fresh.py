@@ -31,7 +31,7 @@ CLIENT = """
 import sys
 from pyspark.sql import SparkSession
 
-remote, bootstrap, source, target, directory, *shipped = sys.argv[1:]
+remote, bootstrap, source, target, copy, directory, *shipped = sys.argv[1:]
 spark = SparkSession.builder.remote(remote).getOrCreate()
 for wheel in shipped:
     spark.addArtifact(wheel, pyfile=True)
@@ -40,6 +40,8 @@ for wheel in shipped:
 options = {"kafka.bootstrap.servers": bootstrap}
 read = spark.read.format("ottla").options(**options).option("subscribe", source)
 assert read.load().count() == 500
+write = read.load().select("key", "value").write.format("ottla").options(**options)
+write.mode("append").option("topic", copy).save()
 query = (
     spark.readStream.format("ottla").options(**options).option("subscribe", source)
     .option("startingOffsets", "earliest").load().select("key", "value")
@@ -166,10 +168,10 @@ def copy_by_connect(fresh: Path, tmp_path: Path, *wheels: str) -> None:
     environment = {**inherited, "PYSPARK_PYTHON": python}
     with Broker() as broker, connect_server(fresh, environment, tmp_path) as remote:
         topics = Topics(broker.bootstrap, "connect")
-        source, target = topics.create("in"), topics.create("out")
+        names = [topics.create(name) for name in ("in", "out", "copy")]
         topics.fill("in", range(500))
         checkpoint = str(tmp_path / "checkpoint")
-        arguments = [remote, broker.bootstrap, source, target, checkpoint, *wheels]
+        arguments = [remote, broker.bootstrap, *names, checkpoint, *wheels]
         done = subprocess.run(
             [python, "-c", CLIENT, *arguments],
             cwd=tmp_path,
@@ -181,3 +183,4 @@ def copy_by_connect(fresh: Path, tmp_path: Path, *wheels: str) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert sorted(topics.values("out")) == list(range(500))
+        assert sorted(topics.values("copy")) == list(range(500))

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from ottla.spark.crash_points import crash_point
 from ottla.spark.errors import OptionError, RowError, SinkConflict
+from ottla.spark.shipped import Shipped
 from ottla.spark.source_options import Given
 from ottla.spark.tables.batch_offsets import checkpoint_of, offsets_of_batch
 from ottla.spark.tasks import StreamTask, this_task
@@ -66,7 +67,7 @@ def parse_iceberg_options(options: Mapping[str, str]) -> IcebergOptions:
     return IcebergOptions(table, tuple(sorted(catalog.items())), checkpoint_of(given))
 
 
-class IcebergStreamWriter(DataSourceStreamArrowWriter):
+class IcebergStreamWriter(Shipped, DataSourceStreamArrowWriter):
     def __init__(self, options: IcebergOptions) -> None:
         self.options = options
 

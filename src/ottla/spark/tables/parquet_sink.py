@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from ottla.spark import option_values as values
 from ottla.spark.crash_points import crash_point
 from ottla.spark.errors import OptionError, SinkConflict
+from ottla.spark.shipped import Shipped
 from ottla.spark.source_options import Given
 from ottla.spark.tables.batch_offsets import checkpoint_of, offsets_of_batch
 from ottla.spark.tables.places import Place
@@ -59,7 +60,7 @@ def parse_parquet_options(options: Mapping[str, str]) -> ParquetOptions:
     return ParquetOptions(path, compression, checkpoint_of(given))
 
 
-class ParquetStreamWriter(DataSourceStreamArrowWriter):
+class ParquetStreamWriter(Shipped, DataSourceStreamArrowWriter):
     def __init__(self, options: ParquetOptions) -> None:
         self.options = options
 
