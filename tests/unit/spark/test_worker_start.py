@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
+from ottla.spark.worker_start import without_archive
 from tests.patience import SECONDS_MAX
 
 PROGRAM = """
@@ -58,3 +60,48 @@ def test_anything_else_is_left_to_python() -> None:
         check=True,
     )
     assert done.stdout.split() == ["42"]
+
+
+def made(site: Path) -> str:
+    (site / "pyspark" / "python" / "lib").mkdir(parents=True)
+    (site / "pyspark" / "__init__.py").touch()
+    return str(site / "pyspark" / "python" / "lib" / "pyspark.zip")
+
+
+def test_an_archive_of_what_is_installed_is_passed_by(tmp_path: Path) -> None:
+    archive, site = made(tmp_path / "site"), str(tmp_path / "site")
+    assert without_archive(["first", archive, site]) == ["first", site]
+
+
+def test_an_archive_of_another_pyspark_is_taken(tmp_path: Path) -> None:
+    archive, other = made(tmp_path / "site"), str(tmp_path / "other")
+    made(tmp_path / "other")
+    path = [archive, other, str(tmp_path / "site")]
+    assert without_archive(path) == path
+    assert without_archive([archive]) == [archive]
+
+
+@pytest.mark.parametrize("is_worker", [True, False])
+def test_pyspark_is_not_loaded_from_its_archive(tmp_path: Path, is_worker: bool) -> None:
+    installed = Path(pyspark.__file__).parent
+    (tmp_path / "program.py").write_text("import pyspark; print(pyspark.__file__)")
+    (archive,) = installed.glob("python/lib/pyspark.zip")
+    given = {"PYTHONPATH": os.pathsep.join([str(archive), *sys.path])}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        if is_worker:
+            given["PYTHON_WORKER_FACTORY_PORT"] = str(server.getsockname()[1])
+            given["PYTHON_WORKER_FACTORY_SECRET"] = "hush"
+        with subprocess.Popen(
+            [sys.executable, "-m", "ottla.spark.worker_start", "-m", "program"],
+            cwd=tmp_path,
+            env={**os.environ, **given},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            if is_worker:
+                server.settimeout(SECONDS_MAX)
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(b"\0\0\0\2ok")
+            printed, _ = process.communicate(timeout=SECONDS_MAX)
+    assert printed.split() == [str(installed / "__init__.py")]
