@@ -81,27 +81,37 @@ def test_an_archive_of_another_pyspark_is_taken(tmp_path: Path) -> None:
     assert without_archive([archive]) == [archive]
 
 
-@pytest.mark.parametrize("is_worker", [True, False])
-def test_pyspark_is_not_loaded_from_its_archive(tmp_path: Path, is_worker: bool) -> None:
-    installed = Path(pyspark.__file__).parent
-    (tmp_path / "program.py").write_text("import pyspark; print(pyspark.__file__)")
-    (archive,) = installed.glob("python/lib/pyspark.zip")
-    given = {"PYTHONPATH": os.pathsep.join([str(archive), *sys.path])}
+def test_a_worker_does_not_load_pyspark_from_its_archive(tmp_path: Path) -> None:
+    command, environment, installed = which_pyspark(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        if is_worker:
-            given["PYTHON_WORKER_FACTORY_PORT"] = str(server.getsockname()[1])
-            given["PYTHON_WORKER_FACTORY_SECRET"] = "hush"
+        server.settimeout(SECONDS_MAX)
+        given = {
+            "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "hush",
+        }
         with subprocess.Popen(
-            [sys.executable, "-m", "ottla.spark.worker_start", "-m", "program"],
-            cwd=tmp_path,
-            env={**os.environ, **given},
-            stdout=subprocess.PIPE,
-            text=True,
+            command, cwd=tmp_path, env={**environment, **given}, stdout=subprocess.PIPE, text=True
         ) as process:
-            if is_worker:
-                server.settimeout(SECONDS_MAX)
-                connection, _ = server.accept()
-                with connection:
-                    connection.sendall(b"\0\0\0\2ok")
-            printed, _ = process.communicate(timeout=SECONDS_MAX)
-    assert printed.split() == [str(installed / "__init__.py")]
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"\0\0\0\2ok")
+                printed, _ = process.communicate(timeout=SECONDS_MAX)
+    assert printed.split() == [installed]
+
+
+def test_a_daemon_does_not_load_pyspark_from_its_archive(tmp_path: Path) -> None:
+    command, environment, installed = which_pyspark(tmp_path)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [installed]
+
+
+def which_pyspark(directory: Path) -> tuple[list[str], dict[str, str], str]:
+    """A process as Spark starts it, what it inherits, and the module that it is to find."""
+    (directory / "program.py").write_text("import pyspark; print(pyspark.__file__)")
+    installed = Path(pyspark.__file__).parent
+    (archive,) = installed.glob("python/lib/pyspark.zip")
+    command = [sys.executable, "-m", "ottla.spark.worker_start", "-m", "program"]
+    path = os.pathsep.join([str(archive), *sys.path])
+    return command, {**os.environ, "PYTHONPATH": path}, str(installed / "__init__.py")
