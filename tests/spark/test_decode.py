@@ -13,6 +13,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.types import StructType
 
 from ottla.spark import decode, topics
+from ottla.spark.column_types import parse_columns
 from ottla.spark.expectations import (
     expect,
     expect_or_drop,
@@ -167,6 +168,21 @@ def test_avro_decodes_or_has_a_reason(spark: Any, confluent: bool) -> None:
     assert "4 bytes are left behind the record" in str(reasons[2])
     assert reasons[3] is not None
     assert reasons[4] == "there is no value"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a INT, `b c` STRING, `d``e` BIGINT",
+        "a struct<b: int, c struct<d: double>> not null comment 'it''s', e binary",
+        r"a tinyint, b smallint comment 'with \' in it', c float, d boolean, e date",
+        "a TIMESTAMP, b TIMESTAMP_NTZ, c TIMESTAMP_LTZ, d DECIMAL, e DEC(5), f NUMERIC(7,3)",
+        "a MAP<STRING, ARRAY<INT>>,b array<map<int,string>>",
+        "a STRUCT<>, b byte, c short, d long, e integer, f real",
+    ],
+)
+def test_columns_mean_what_they_mean_to_spark(spark: Any, text: str) -> None:
+    assert parse_columns(text) == StructType.fromDDL(text)
 
 
 def test_expectations_keep_drop_or_fail(spark: Any) -> None:

@@ -5,13 +5,14 @@ where there is none. `well_formed` and `dead_letters` are the two halves of it. 
 because of one record, and nothing is dropped without a word: what does not decode has its reason.
 
 Spark's own pipelines let no flow ask what columns there are, nor have a schema parsed: that of JSON
-goes on as it is written. Avro's cannot; Spark itself asks, wherever Python is to have whole rows.
+goes on as it is written, that of Avro is parsed here, and Python has the values alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from ottla.spark.column_types import parse_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,50 +80,56 @@ def decode_avro(
 ) -> Any:
     """`schema` is Avro's own JSON, `spark_schema` the columns to make of it, as in SQL.
     `confluent`: values begin with five bytes that name the schema in a registry."""
+    import pyarrow as pa
+    from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_type
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StringType, StructType
 
-    names = df.columns
-    fields = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema)
-    wanted = f"{fields}, data STRUCT<{_as_struct(spark_schema)}>, error STRING"
-    arrow = to_arrow_type(StructType.fromDDL(spark_schema), timezone="UTC")
-    decoder = AvroDecoder(schema, arrow, names, confluent, bytes_max)
-    return df.mapInArrow(decoder, wanted)
+    columns = parse_columns(spark_schema)
+    found = StructType().add("data", columns).add("error", StringType())
+    decoder = AvroDecoder(schema, to_arrow_type(columns, timezone="UTC"), confluent, bytes_max)
+
+    def decoded(values: pa.Array) -> pa.Array:
+        return decoder.decoded(values)
+
+    # Spark reads no text here, which this module's annotations are.
+    decoded.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    # Said to depend on chance, lest the halves of a query each decode every value for themselves.
+    once = F.arrow_udf(decoded, found).asNondeterministic()
+    return (
+        df.withColumn("_decoded", once("value"))
+        .withColumn("data", F.col("_decoded.data"))
+        .withColumn("error", F.col("_decoded.error"))
+        .drop("_decoded")
+    )
 
 
 class AvroDecoder:
-    """Runs in the tasks, on Arrow batches: fastavro for each value, columns for the rest."""
+    """Runs in the tasks, on Arrow columns: fastavro for each value."""
 
-    def __init__(
-        self, schema: str, arrow: pa.DataType, names: list[str], confluent: bool, bytes_max: int
-    ) -> None:
+    def __init__(self, schema: str, arrow: pa.DataType, confluent: bool, bytes_max: int) -> None:
         self.schema = schema
         self.arrow = arrow
-        self.names = names
         self.confluent = confluent
         self.bytes_max = bytes_max
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def decoded(self, values: pa.Array) -> pa.Array:
+        """For each value a pair: what it says, and why it says nothing."""
         import json
 
         import fastavro
         import pyarrow as pa
 
         parsed = fastavro.parse_schema(json.loads(self.schema))
-        for batch in batches:
-            values = batch.column("value").to_pylist()
-            data, errors = [], []
-            for value in values:
-                found, error = self._decoded(value, parsed)
-                if error is None:
-                    found, error = self._fitting(found)
-                data.append(found)
-                errors.append(error)
-            columns = [batch.column(name) for name in self.names]
-            yield pa.RecordBatch.from_arrays(
-                [*columns, pa.array(data, self.arrow), pa.array(errors, pa.string())],
-                names=[*self.names, "data", "error"],
-            )
+        data, errors = [], []
+        for value in values.to_pylist():
+            found, error = self._decoded(value, parsed)
+            if error is None:
+                found, error = self._fitting(found)
+            data.append(found)
+            errors.append(error)
+        columns = [pa.array(data, self.arrow), pa.array(errors, pa.string())]
+        return pa.StructArray.from_arrays(columns, names=["data", "error"])
 
     def _fitting(self, found: Any) -> tuple[Any, str | None]:
         """Avro that is well formed may still not be of the columns that are wanted."""
@@ -194,11 +201,3 @@ def _too_large(size: Any, bytes_max: int) -> Any:
     from pyspark.sql import functions as F
 
     return F.concat(size.cast("string"), F.lit(f" bytes are more than {bytes_max}"))
-
-
-def _as_struct(schema: str) -> str:
-    """From the way of columns, `a INT`, to that of fields, `a: INT`."""
-    from pyspark.sql.types import StructType
-
-    parsed = StructType.fromDDL(schema)
-    return ", ".join(f"`{field.name}`: {field.dataType.simpleString()}" for field in parsed)
