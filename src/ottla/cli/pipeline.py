@@ -318,7 +318,7 @@ def reset(
     command_config: CommandConfig = None,
     yes: Yes = False,
 ) -> None:
-    """Forget how far a pipeline has come: checkpoints, tables and sinks. It must not be running.
+    """Forget how far a pipeline has come: checkpoints, tables, groups, sinks. It must not run.
     A sink by its name needs no project: one of any query, on these brokers.
 
     \b
@@ -345,10 +345,13 @@ def reset(
     for what, names in (
         ("checkpoint", removed.checkpoints),
         ("table", removed.tables),
+        ("group", removed.groups),
         ("sink", removed.sinks),
     ):
         for name in names:
             note(f"removed {what} {name}" if what != "sink" else f"released sink {name}")
+    for reason in removed.groups_left:
+        note(f"not removed: group {reason}")
     note(f"the next run starts at {to}")
 
 

@@ -8,8 +8,14 @@ from typing import Any
 
 from ottla.base.ids import TopicPartition
 from ottla.client.errors import error_for
-from ottla.protocol.api_keys import LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH
-from ottla.protocol.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.api_keys import (
+    DELETE_GROUPS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+)
+from ottla.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.cluster_view import Committed, TopicFacts
 from ottla.spark.decisions import TOPIC as DECISIONS
@@ -199,6 +205,18 @@ class ClientView:
                     raise TopicsChanged(f"topic {topic.name} exists no more")
                 if one.error_code != NONE:
                     raise self._wire.group_error(group_id, one.error_code)
+
+    def delete_group(self, group_id: str) -> bool:
+        """False if there is none of that name."""
+        return self._wire.call(lambda: self._delete_group(group_id), f"group {group_id}")
+
+    async def _delete_group(self, group_id: str) -> bool:
+        fields = {"groups_names": [group_id]}
+        answer = await self._wire.ask_group(group_id, DELETE_GROUPS, fields, version_max=2)
+        code = answer.results[0].error_code
+        if code not in (NONE, GROUP_ID_NOT_FOUND):
+            raise self._wire.group_error(group_id, code)
+        return bool(code == NONE)
 
 
 def _matches(pattern: str, topic: str) -> bool:

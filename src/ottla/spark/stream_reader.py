@@ -75,7 +75,8 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
         return Position(
             next_offsets=offsets,
             topic_ids={topic: facts.topic_id for topic, facts in topics.items()},
-            group_id=group_id if options.commit_offsets else "",
+            # A preview moves nobody: what it has seen, the query has not done.
+            group_id=group_id if options.commit_offsets and not defaults.preview_rows() else "",
             query=query,
             servers=options.client["bootstrap.servers"],
         ).as_spark()

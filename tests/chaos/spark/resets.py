@@ -66,6 +66,10 @@ def values(project: Project, table: str) -> list[str]:
     return sorted(ds.dataset(files).to_table().column("value").to_pylist()) if files else []
 
 
+def groups_of(shell: Shell) -> list[str]:
+    return [one["group"] for one in json.loads(shell("group", "list", "--output", "json"))]
+
+
 def owner_of(broker: Broker, sink: str) -> str:
     options = {"kafka.bootstrap.servers": broker.bootstrap}
     cluster = ClientSinkCluster(parse_sink_options(options, streaming=True))
@@ -103,9 +107,12 @@ def test_a_project_is_previewed_run_changed_and_reset(tmp_path: Path) -> None:
         assert "both was filled by one and is to be filled by one, two now" in said
         assert values(project, "both") == ["a", "b", "c"]
 
+        groups = set(groups_of(shell))
+        assert len(groups) == 3
         offsets = {"one": {"0": 1}, "two": {"0": 2}}
         said = shell("pipeline", "reset", "shop", "--to", json.dumps(offsets))
         assert "released sink of-my-own" in said
+        assert groups_of(shell) == []
         shell("pipeline", "run", "shop", "--once")
         assert values(project, "both") == ["b", "c", "z"]
         assert values(project, "other") == ["z"]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ottla.cli import main, pipeline
+from ottla.client.errors import NoBrokerError
 from ottla.spark import doctor
 from ottla.spark.pipeline import reset as resets
 from ottla.spark.pipeline.control import Control
@@ -121,6 +122,44 @@ def test_a_reset_may_keep_the_tables(project: Path, released: Released) -> None:
     assert Control(project / ".ottla").starts_at().isdigit()
     # Nobody has noted which queries have a sink: each may have one.
     assert released == [("here:9092", {"client.id": "me"}, ["shop.orders"])]
+
+
+def test_a_reset_removes_the_groups_that_queries_made_for_themselves(
+    project: Path,
+    released: Released,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_of(project, "orders", "here:1", "spark-ottla-0a1b2c3d4e5f", "7/0a1b2c3d4e5f")
+    log_of(project, "named", "here:1", "billing-daily", "7/ffffffffffff")
+    log_of(project, "far", "gone:1", "spark-ottla-ffffffffffff", "7/ffffffffffff")
+    asked: Released = []
+
+    def play(servers: str, client: Mapping[str, str], groups: list[str]) -> list[str]:
+        asked.append((servers, dict(client), groups))
+        if servers == "gone:1":
+            raise NoBrokerError("nobody is there")
+        return groups
+
+    monkeypatch.setattr(resets, "delete_groups", play)
+    assert main.run(["pipeline", "reset", "shop", "--to", "earliest", "--yes"]) == 0
+    assert sorted(asked) == [
+        ("gone:1", {"client.id": "me"}, ["spark-ottla-ffffffffffff"]),
+        ("here:1", {"client.id": "me"}, ["spark-ottla-0a1b2c3d4e5f"]),
+    ]
+    said = capsys.readouterr().err.splitlines()
+    assert "removed group spark-ottla-0a1b2c3d4e5f" in said
+    assert "not removed: group spark-ottla-ffffffffffff: nobody is there" in said
+    assert not list((project / "storage" / "_ottla").glob("*/*"))
+
+
+def log_of(project: Path, name: str, servers: str, group: str, query: str) -> None:
+    """Two batches of a query; the newest counts."""
+    fill(project, f"checkpoints/{name}/offsets")
+    notes = {"ids": {}, "group": group, "query": query, "servers": servers}
+    for batch, text in ((9, {}), (10, {"orders": {"0": 5}, "$ottla": notes})):
+        place = project / "storage" / "_ottla" / "checkpoints" / name / "offsets" / str(batch)
+        place.write_text(f"v1\n{{}}\n{json.dumps(text)}\n")
 
 
 def test_what_cannot_be_reset_is_said(

@@ -1,7 +1,7 @@
 """A pipeline back to its beginning: what is removed, and where it starts then.
 
-Its checkpoints and tables are removed, its sinks released, so that the next run is the first. What
-it has written to topics stays there: topics cannot be unwritten.
+Its checkpoints, tables and consumer groups are removed, its sinks released, so that the next run is
+the first. What it has written to topics stays there: topics cannot be unwritten.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ottla.client.errors import ClientError
 from ottla.spark.defaults import BOOTSTRAP
 from ottla.spark.errors import OptionError
 from ottla.spark.pipeline.control import AlreadyRunning, Control
 from ottla.spark.pipeline.notes import QueryNote
+from ottla.spark.pipeline.old_groups import delete_groups, groups_in
 from ottla.spark.pipeline.project import Project, ProjectError
 from ottla.spark.sink_options import SINK_NAME, parse_sink_options
 from ottla.spark.source_options import STREAM, start_of
@@ -25,6 +27,9 @@ class Removed:
     checkpoints: list[str]
     tables: list[str]
     sinks: list[str]
+    groups: list[str]
+    # Why some groups are still there: the brokers of a source may be gone for good.
+    groups_left: list[str]
 
 
 def start_text(text: str) -> str:
@@ -75,15 +80,33 @@ def _removed(project: Project, control: Control, *, keep_tables: bool, servers: 
         selector = pafs.FileSelector(f"{root}/{directory}", allow_not_found=True)
         return sorted(one.base_name for one in files.get_file_info(selector))
 
-    removed = Removed(names("checkpoints"), [] if keep_tables else names("tables"), [])
+    removed = Removed(names("checkpoints"), [] if keep_tables else names("tables"), [], [], [])
     for own_servers, sinks in _sinks_of(project, control, removed.checkpoints).items():
         reached = own_servers or servers or servers_of(project)
         removed.sinks += release_sinks(reached, project.settings.client, sinks)
+    _remove_groups(project, removed)
     for directory, found in (("checkpoints", removed.checkpoints), ("tables", removed.tables)):
         for name in found:
             files.delete_dir(f"{root}/{directory}/{name}")
     control.queries.clear()
     return removed
+
+
+def _remove_groups(project: Project, removed: Removed) -> None:
+    logs = (_newest_offsets(project.place("checkpoints", name)) for name in removed.checkpoints)
+    for servers, groups in groups_in(logs).items():
+        try:
+            removed.groups += delete_groups(servers, project.settings.client, groups)
+        except ClientError as wrong:
+            removed.groups_left.append(f"{', '.join(groups)}: {wrong}")
+
+
+def _newest_offsets(checkpoint: str) -> str:
+    from ottla.spark.tables.places import Place
+
+    place = Place(checkpoint)
+    batches = [int(name) for name in place.names("offsets") if name.isdecimal()]
+    return place.read(f"offsets/{max(batches)}").decode() if batches else ""
 
 
 def _sinks_of(project: Project, control: Control, checkpoints: list[str]) -> dict[str, list[str]]:

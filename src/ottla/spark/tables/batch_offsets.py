@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from ottla.spark.errors import OffsetError, OptionError
-from ottla.spark.offsets import NOTES, position_of
+from ottla.spark.offsets import NOTES, Position, position_of
 from ottla.spark.source_options import Given
 
 
@@ -28,8 +29,16 @@ def offsets_of_batch(checkpoint: str, batch: int) -> dict[str, dict[str, int]]:
 
 
 def merged(text: str) -> dict[str, dict[str, int]]:
-    """`text` is a file of Spark's offset log: a version, the batch's notes, a line a source."""
     found: dict[str, dict[str, int]] = {}
+    for position in positions_in(text):
+        for (topic, partition), offset in sorted(position.next_offsets.items()):
+            found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def positions_in(text: str) -> Iterator[Position]:
+    """Of sources of ours in a file of Spark's offset log: a version, the batch's notes, a line a
+    source."""
     for line in text.splitlines()[2:]:
         try:
             given: Any = json.loads(line)
@@ -38,12 +47,9 @@ def merged(text: str) -> dict[str, dict[str, int]]:
         if not isinstance(given, dict) or NOTES not in given:
             continue
         try:
-            position = position_of(given)
+            yield position_of(given)
         except OffsetError:
             continue
-        for (topic, partition), offset in sorted(position.next_offsets.items()):
-            found.setdefault(topic, {})[str(partition)] = offset
-    return found
 
 
 def _read(checkpoint: str, batch: int) -> str:
