@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.ports import Buffer
@@ -29,6 +30,11 @@ PATIENCE_MS = 5_000.0
 _PATIENCE = struct.pack("ll", int(PATIENCE_MS) // 1000, 0)
 # Of every call that must not wait; TLS has a socket that never does.
 AT_ONCE = socket.MSG_DONTWAIT
+# So long an answer is looked for before sleeping: to be woken takes a core that has gone idle
+# longer than a broker nearby takes to answer.
+_LOOK_S = 0.0002
+# Where it has not come in that time, so many answers at most are slept for before looking again.
+_SLEEPS_MAX = 63
 
 # Of one sendmsg; the kernel takes 1,024.
 _BUFFERS_MAX = 512
@@ -57,6 +63,8 @@ class Link:
         "poll",
         "raw",
         "secure",
+        "sleeps",
+        "sleeps_next",
         "sock",
         "unsent",
     )
@@ -74,6 +82,7 @@ class Link:
         self.caller_ms = 0.0  # when a caller's thread last looked at it
         self.is_driven = False  # a caller's thread reads from it
         self.is_dropped = False  # to be closed by that thread
+        self.sleeps = self.sleeps_next = 0  # answers that are slept for: now, after the next look
         self.poll = select.poll()
         self.poll.register(self.fd, select.POLLIN)
 
@@ -93,6 +102,25 @@ class Link:
             return self.sock.sendmsg(buffers[:_BUFFERS_MAX], (), AT_ONCE)
         except BlockingIOError:
             return 0
+
+    def receive(self, buffer: memoryview) -> int:
+        """What comes next to a plain socket, however long that takes; looks before it sleeps, but
+        where that was in vain, more and more seldom."""
+        receive = self.raw.recv_into
+        if self.sleeps:
+            self.sleeps -= 1
+            return receive(buffer)
+        until = perf_counter() + _LOOK_S
+        while True:
+            try:
+                count = receive(buffer, 0, AT_ONCE)
+            except BlockingIOError:
+                if perf_counter() < until:
+                    continue
+                self.sleeps = self.sleeps_next = min(2 * self.sleeps_next + 1, _SLEEPS_MAX)
+                return receive(buffer)
+            self.sleeps_next = 0
+            return count
 
     def wanted_events(self, *, is_parked: bool) -> int:
         """What the background thread should hear of it."""

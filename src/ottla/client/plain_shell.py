@@ -534,7 +534,7 @@ class PlainShell(HasLock):
                 # The lock is free meanwhile: nobody else reads what is driven.
                 self.lock.release()
                 try:
-                    count = link.sock.recv_into(buffer)
+                    count = link.receive(buffer)
                 finally:
                     self.lock.acquire()
             else:
