@@ -106,7 +106,7 @@ class Link:
     def receive(self, buffer: memoryview) -> int:
         """What comes next to a plain socket, however long that takes; looks before it sleeps, but
         where that was in vain, more and more seldom."""
-        receive = self.raw.recv_into
+        receive = self.sock.recv_into
         if self.sleeps:
             self.sleeps -= 1
             return receive(buffer)

@@ -43,7 +43,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
 def received(counted: Counted, times: int) -> list[list[str]]:
     """The calls that each answer took."""
     link = Link(counted.raw, [], None)
-    link.raw = counted  # type: ignore[assignment]
+    link.sock = counted  # type: ignore[assignment]
     found = []
     for _ in range(times):
         counted.calls = []
