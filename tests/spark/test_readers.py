@@ -19,8 +19,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from ottla.base.errors import OttlaError
 from ottla.client import Admin
 from ottla.spark.client_sink import ClientSinkCluster
-from ottla.spark.client_view import ClientView
-from ottla.spark.cluster_view import Committed
 from ottla.spark.errors import DataLoss, OptionError, ReadStalled
 from ottla.spark.sink_options import parse_sink_options
 from ottla.spark.source import batch_reader, schema_of, stream_reader
@@ -373,18 +371,6 @@ def test_a_preview_leaves_the_group_of_the_query_alone(
         reader.latestOffset(start, ReadAllAvailable())
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         assert [one for one in admin.list_groups() if topic in one.group_id] == []
-
-
-def test_a_deleted_group_is_gone(topics: Topics, broker: Broker) -> None:
-    topic = topics.create("in")
-    view = ClientView({"bootstrap.servers": broker.bootstrap})
-    try:
-        view.commit("to-be-deleted", {(topic, 0): Committed(0, "")})
-        assert view.delete_group("to-be-deleted")
-        assert not view.delete_group("to-be-deleted")
-        assert view.committed("to-be-deleted", [(topic, 0)]) == {}
-    finally:
-        view.close()
 
 
 def test_a_batch_that_ends_behind_the_last_record_is_refused_at_once(

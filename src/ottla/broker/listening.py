@@ -11,6 +11,7 @@ from ottla.metadata.configs.broker_config import BrokerConfig, connections_per_i
 from ottla.metadata.configs.listeners import ListenerSpec, parse_listeners
 from ottla.net.acceptor import Acceptor, ConnectionLimits
 from ottla.net.incoming import FrameMemory
+from ottla.net.lookout import Lookout
 from ottla.net.processor import Processor
 from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.timers import LoopTimers
@@ -19,6 +20,8 @@ from ottla.runtime.timers import LoopTimers
 # else: with Kafka's 50, a burst of 1,000 connections stalled for a second, five times.
 BACKLOG_MIN = 1024
 UNLIMITED = 2**31 - 1
+# What a client nearby takes to hear an answer and ask again, with some to spare.
+LOOK_ALONE_US = 200
 
 
 class Listening:
@@ -53,6 +56,7 @@ class Listening:
                 setting("ottla.max.request.bytes"),
             ),
             idle_ms_max=lambda: self._config().get_int("connections.max.idle.ms"),
+            lookout=self._lookout(loop),
         )
         for spec in self._listeners.listening:
             acceptor = Acceptor(
@@ -66,6 +70,14 @@ class Listening:
             self._acceptors.append(acceptor)
             self.bound.append((spec.host, port))
             self._advertise(spec, port)
+
+    def _lookout(self, loop: asyncio.AbstractEventLoop) -> Lookout | None:
+        microseconds = self._config().get_int("ottla.look.before.sleep.us")
+        if microseconds < 0:
+            # Brokers of one machine would take the cores from each other.
+            is_alone = not self._config().get_optional_str("zookeeper.connect")
+            microseconds = LOOK_ALONE_US if is_alone else 0
+        return Lookout(loop.call_soon, microseconds / 1e6) if microseconds else None
 
     def _is_for_brokers(self, spec: ListenerSpec) -> bool:
         return spec.name == self.inter_broker_name and len(self._listeners.listening) > 1

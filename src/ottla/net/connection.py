@@ -156,6 +156,10 @@ class Connection:
 
     def _handle(self, frame: memoryview) -> None:
         outcome = self._processor.dispatch(self, frame)
+        lookout = self._processor.lookout
+        # Not after records: whoever gets those is busy with them for a while.
+        if lookout is not None and type(outcome) is not list:
+            lookout.request_came()
         if type(outcome) is bytes and not self._slots:
             self.answered += 1
             self._outgoing.put_bytes(outcome)

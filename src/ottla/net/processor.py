@@ -18,6 +18,7 @@ from ottla.base.errors import MalformedRequest
 from ottla.base.ports import Pool, Timer, Timers
 from ottla.net.connection import Answer, Connection
 from ottla.net.incoming import FrameMemory, Incoming
+from ottla.net.lookout import Lookout
 
 log = logging.getLogger("ottla.net")
 
@@ -38,6 +39,7 @@ class Processor:
         timers: Timers,
         memory: FrameMemory,
         idle_ms_max: Callable[[], int],
+        lookout: Lookout | None = None,
     ) -> None:
         self.loop = loop
         # Set before the first connection is taken: ports are bound before there is a dispatcher.
@@ -47,6 +49,7 @@ class Processor:
         memory.make_room = self._make_room
         self.scratch = bytearray(SCRATCH_BYTES)
         self.call_soon = loop.call_soon
+        self.lookout = lookout
         self._timers = timers
         self._idle_ms_max = idle_ms_max
         self._connections: dict[int, Connection] = {}

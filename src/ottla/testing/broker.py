@@ -46,6 +46,7 @@ class Broker:
             self._port = self._held.port
         overrides = [
             "ottla.metrics.listener=",
+            "ottla.look.before.sleep.us=0",  # the test has a thread in this process, too
             *(f"{name}={text_of(value)}" for name, value in self._settings.items()),
         ]
         loaded = load_broker_config(

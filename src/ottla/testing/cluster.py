@@ -129,6 +129,7 @@ class Cluster:
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in member.ports.items())
         values = {
             "ottla.metrics.listener": "",
+            "ottla.look.before.sleep.us": 0,
             **({} if self._racks is None else {"broker.rack": self._racks[member.broker_id - 1]}),
             **self._settings,
             "node.id": member.broker_id,

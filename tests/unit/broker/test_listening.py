@@ -61,3 +61,28 @@ def test_brokers_get_through_on_a_listener_of_their_own(limit: str) -> None:
 @pytest.mark.parametrize("limit", ["max.connections", "max.connections.per.ip"])
 def test_one_listener_for_all_has_one_limit_for_all(limit: str) -> None:
     assert asyncio.run(refused({**ONE, limit: "2"})) == [True]
+
+
+@pytest.mark.parametrize(
+    ("settings", "looks"),
+    [
+        ({}, True),
+        ({"ottla.look.before.sleep.us": "0"}, False),
+        ({"zookeeper.connect": "127.0.0.1:2181"}, False),
+        ({"zookeeper.connect": "127.0.0.1:2181", "ottla.look.before.sleep.us": "50"}, True),
+    ],
+)
+def test_a_broker_alone_looks_before_it_sleeps(settings: dict[str, str], looks: bool) -> None:
+    async def bound() -> bool:
+        config = BrokerConfig({**ONE, **settings})
+        listening = Listening(lambda: config)
+        loop = asyncio.get_running_loop()
+        timers = LoopTimers(loop, SystemClock())
+        listening.bind(loop, cast(HandlerPool, None), timers)
+        try:
+            return listening.processor.lookout is not None
+        finally:
+            listening.close()
+            timers.close()
+
+    assert asyncio.run(bound()) == looks

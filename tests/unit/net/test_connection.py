@@ -25,6 +25,7 @@ from ottla.handlers.reply import OrderedDeferred, ParkedDeferred
 from ottla.net.acceptor import Acceptor, ConnectionLimits
 from ottla.net.connection import Connection
 from ottla.net.incoming import FrameMemory
+from ottla.net.lookout import Lookout
 from ottla.net.processor import Processor
 from ottla.runtime.clocks import SystemClock
 from ottla.runtime.timers import LoopTimers
@@ -66,6 +67,8 @@ class Server:
         self.seen.append(body)
         if body.startswith(b"now"):
             return framed(body)
+        if body.startswith(b"records"):
+            return [framed(body)]
         deferred: Deferred[Any]
         if body.startswith(b"ordered"):
             deferred = OrderedDeferred()
@@ -126,6 +129,24 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
         server.answer(0)
         answers = [await next_answer(reader) for _ in range(3)]
         assert answers == [b"later 1", b"later 2", b"now 3"]
+
+    scenario(play)
+
+
+def test_the_loop_looks_for_requests_after_all_but_those_that_get_records() -> None:
+    class Noting(Lookout):
+        came = 0
+
+        def request_came(self) -> None:
+            self.came += 1
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        server.processor.lookout = noting = Noting(asyncio.get_running_loop().call_soon, 0.0)
+        for body, count in ((b"now", 1), (b"records", 1), (b"later", 2)):
+            before = len(server.seen)
+            writer.write(framed(body))
+            await seen(server, before + 1)
+            assert noting.came == count
 
     scenario(play)
 

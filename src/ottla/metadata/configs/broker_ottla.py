@@ -33,6 +33,16 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         mode=CLUSTER_WIDE,
     ),
     integer(
+        "ottla.look.before.sleep.us",
+        -1,
+        at_least(-1),
+        about=(
+            "How long a broker looks for the next request before it sleeps: clients that wait for "
+            "each answer get it sooner. It stops by itself where that is of no use, or where "
+            "others want the core. -1 is 200 for a broker alone and 0 in a cluster; 0 turns it off."
+        ),
+    ),
+    integer(
         "ottla.max.request.bytes",
         REQUEST_BYTES_MAX_OTHER_THAN_PRODUCE,
         at_least(1024),
