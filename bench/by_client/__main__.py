@@ -72,7 +72,7 @@ CASES = (
     ),
     Case(
         "a topic of 1 KB records to a table",
-        "fetch_table_ottla",
+        "fetch_table_and_drop_ottla",
         (JAVA,),
         1_000,
         500_000,
