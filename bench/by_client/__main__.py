@@ -72,6 +72,14 @@ CASES = (
     ),
     Case(
         "a topic of 1 KB records to a table",
+        "fetch_table_ottla",
+        (JAVA,),
+        1_000,
+        500_000,
+        {"records_per_s": 1.0},
+    ),
+    Case(
+        "a topic of 1 KB records to a table, none kept",
         "fetch_table_and_drop_ottla",
         (JAVA,),
         1_000,
