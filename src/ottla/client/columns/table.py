@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ottla.client.columns.memory import table_memory
 from ottla.client.columns.rows import Rows, rows_of
 from ottla.client.fetch_batches import RecordBlock
 from ottla.records.columns import FieldColumn, Flags, HeaderColumns, Numbers, RecordColumns
@@ -136,7 +138,8 @@ def take_fields(data: Any, field: FieldColumn, keep: Numbers | None = None) -> p
         pa.binary(), 2 * rows - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
     )
     evens = np.arange(0, 2 * rows, 2, dtype=np.int32)
-    return slots.take(pa.array(evens, mask=missing if missing.any() else None))
+    places = pa.array(evens, mask=missing if missing.any() else None)
+    return pc.take(slots, places, memory_pool=table_memory())
 
 
 def _headers(data: Any, headers: HeaderColumns | None, keep: Numbers | None, rows: int) -> pa.Array:
