@@ -30,7 +30,7 @@ def taken_from(pool: pa.MemoryPool) -> bool:
     field = FieldColumn(np.array([2, SIZE + 4]), np.array([SIZE, 3]))
     column = take_fields(bytes(SIZE + 10), field)
     assert column.nbytes >= SIZE
-    return pool.bytes_allocated() - before >= SIZE
+    return bool(pool.bytes_allocated() - before >= SIZE)
 
 
 def test_huge_pages_are_left_alone() -> None:
