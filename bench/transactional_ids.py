@@ -1,8 +1,11 @@
-"""Transactional ids made and looked for over the wire, many at once."""
+"""Transactional ids made and looked for over the wire, many at once, on one broker or several."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from bench.wire import AnswerError, Connection, answer_of, frame
 from ottla.protocol import api_keys
@@ -28,18 +31,32 @@ def make_ids(bootstrap: str, count: int) -> None:
     """Each has a producer id afterwards, and has done nothing with it."""
     names = [f"reload-{number}" for number in range(count)]
     deadline = time.monotonic() + SECONDS_MAX
-    with Connection(bootstrap) as connection:
-        _find(connection, names[0])
+    coordinators: dict[str, Connection] = {}
+    with ExitStack() as opened:
+        any_broker = opened.enter_context(Connection(bootstrap))
         while names:
             if time.monotonic() > deadline:
                 raise AnswerError(f"{len(names)} of {count} ids are left after {SECONDS_MAX} s")
-            names = _make_some(connection, names[:_AT_ONCE]) + names[_AT_ONCE:]
+            by_coordinator = _by_coordinator(any_broker, names[:_AT_ONCE])
+            again = by_coordinator.pop("", [])
+            for address, some in by_coordinator.items():
+                if address not in coordinators:
+                    coordinators[address] = opened.enter_context(Connection(address))
+                again += _make_some(coordinators[address], some)
+            if again:
+                time.sleep(_POLL_S)
+            names = again + names[_AT_ONCE:]
 
 
-def _find(connection: Connection, name: str) -> None:
-    """Makes the topic of the coordinators, too."""
-    fields = {"key_type": _TRANSACTION_KEY, "coordinator_keys": [name]}
-    connection.call(api_keys.FIND_COORDINATOR, _FIND_VERSION, fields)
+def _by_coordinator(connection: Connection, names: list[str]) -> dict[str, list[str]]:
+    """The ids of each coordinator, those without one under no address. Makes the topic of the
+    coordinators, too."""
+    fields = {"key_type": _TRANSACTION_KEY, "coordinator_keys": names}
+    found = connection.call(api_keys.FIND_COORDINATOR, _FIND_VERSION, fields)
+    ids = defaultdict(list)
+    for one in found.coordinators:
+        ids["" if one.error_code else f"{one.host}:{one.port}"].append(one.key)
+    return ids
 
 
 def _make_some(connection: Connection, names: list[str]) -> list[str]:
@@ -67,20 +84,21 @@ def _make_some(connection: Connection, names: list[str]) -> list[str]:
     return [name for name, code in zip(names, codes, strict=True) if code != NONE]
 
 
-def wait_until_loaded(bootstrap: str, count: int) -> None:
-    """Returns when so many ids are known."""
+def wait_until_loaded(brokers: Sequence[str], count: int) -> None:
+    """Returns when so many ids are known, by all brokers together."""
     deadline = time.monotonic() + SECONDS_MAX
-    fields = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
-    request = frame(api_keys.LIST_TRANSACTIONS, _LIST_VERSION, fields)
-    with Connection(bootstrap) as connection:
-        # A coordinator that loads says so in few bytes; only a whole list is long.
-        while True:
-            response = connection.exchange(request)
-            answer = answer_of(api_keys.LIST_TRANSACTIONS, _LIST_VERSION, response)
-            if answer.error_code == NONE and len(answer.transaction_states) >= count:
-                return
-            if answer.error_code not in (NONE, *_NOT_YET):
-                raise AnswerError(f"the list of transactions: {name_of(answer.error_code)}")
+    with ExitStack() as opened:
+        connections = [opened.enter_context(Connection(one)) for one in brokers]
+        while sum(map(_known_ids, connections)) < count:
             if time.monotonic() > deadline:
                 raise AnswerError(f"not all ids are loaded after {SECONDS_MAX} s")
             time.sleep(_POLL_S)
+
+
+def _known_ids(connection: Connection) -> int:
+    """A coordinator that loads says so in few bytes; only a whole list is long."""
+    fields = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
+    answer = connection.call(api_keys.LIST_TRANSACTIONS, _LIST_VERSION, fields)
+    if answer.error_code not in (NONE, *_NOT_YET):
+        raise AnswerError(f"the list of transactions: {name_of(answer.error_code)}")
+    return len(answer.transaction_states)

@@ -108,15 +108,32 @@ def ids_load(side: Side, sizes: Sizes) -> Figures:
     broker.stop()
     begin = time.monotonic()
     started_s = broker.start()
-    wait_until_loaded(broker.bootstrap, count)
+    wait_until_loaded([broker.bootstrap], count)
     loaded_s = time.monotonic() - begin
     return {"loaded_s": loaded_s, "after_start_s": loaded_s - started_s}
+
+
+def cluster_ids_load(side: Side, sizes: Sizes) -> Figures:
+    """All three nodes are stopped and started; each loads the ids of which it is the coordinator
+    then. Ottla's ZooKeeper stays, as it does when brokers are restarted."""
+    cluster = warm(side, sizes)
+    count = sizes.reload_transactional_ids
+    side.prepare_cluster_once("ids", lambda made: make_ids(made.any_node, count))
+    started_s = cluster.restart()
+    begin = time.monotonic()
+    wait_until_loaded([node.bootstrap for node in cluster.nodes.values()], count)
+    after_start_s = time.monotonic() - begin
+    return {"loaded_s": started_s + after_start_s, "after_start_s": after_start_s}
 
 
 TRANSACTION_FIGURES = (
     Figure("transactions_per_s", "transactions", "1/s", at_least=1.5),
     Figure("cpu_us_per_transaction", "broker CPU", "µs/transaction", at_most=0.35),
     Figure("commit_p50_ms", "commit, p50", "ms", at_most=0.7),
+)
+LOAD_FIGURES = (
+    Figure("loaded_s", "process start to all loaded", "s", at_most=1.1),
+    Figure("after_start_s", "first metadata to all loaded", "s"),
 )
 READ_COMMITTED_FIGURES = (throughput(at_least=0.95), cpu_per_gib())
 
@@ -159,12 +176,18 @@ TRANSACTION_CASES = (
         "ids_load",
         "100,000 transactional ids loaded after a restart",
         6,
-        (
-            Figure("loaded_s", "process start to all loaded", "s", at_most=1.1),
-            Figure("after_start_s", "first metadata to all loaded", "s"),
-        ),
+        LOAD_FIGURES,
         ids_load,
         needs_api=INIT_PRODUCER_ID,
         block=RELOAD,
+    ),
+    Case(
+        "cluster_ids_load",
+        "three nodes: 100,000 transactional ids loaded after a restart",
+        6,
+        LOAD_FIGURES,
+        cluster_ids_load,
+        needs_api=INIT_PRODUCER_ID,
+        block=CLUSTER,
     ),
 )
