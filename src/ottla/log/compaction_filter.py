@@ -187,7 +187,7 @@ class BatchFilter:
             for header in headers
         ]
         if any(horizon_passed):
-            newest &= has_value | ~np.array(horizon_passed)[columns.owners]
+            newest &= has_value | ~columns.spread(np.array(horizon_passed))
         return newest
 
     # -- rebuilding ---------------------------------------------------------------------------

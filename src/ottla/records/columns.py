@@ -76,13 +76,13 @@ class RecordColumns:
 
     __slots__ = (
         "after_times",
+        "counts",
         "data",
         "ends",
         "firsts",
         "key_lengths",
         "key_starts",
         "offsets",
-        "owners",
         "packed",
         "regions",
         "starts",
@@ -101,12 +101,12 @@ class RecordColumns:
         self.packed: Bytes = np.frombuffer(data, np.uint8)
         self.regions = regions
         counts = np.array([region.records for region in regions], np.int64)
+        self.counts: Numbers = counts
+        """The rows of each region."""
         # Before anything is made of so many rows, they have been found.
         self.starts: Numbers = record_starts(data, regions)
         self.firsts: Numbers = np.concatenate(([0], np.cumsum(counts)))
         """The first row of each region, and behind the last."""
-        self.owners: Numbers = np.repeat(np.arange(len(regions)), counts)
-        """The region of each row."""
         self.ends: Numbers = np.empty_like(self.starts)
         self.ends[:-1] = self.starts[1:]
         filled = counts > 0
@@ -115,11 +115,15 @@ class RecordColumns:
         lengths, bodies = read_varints(self.packed, self.starts)
         self.time_deltas, self.after_times = read_varints(self.packed, bodies + 1)
         offset_deltas, at = read_varints(self.packed, self.after_times)
-        self.offsets: Numbers = base_offsets[self.owners] + offset_deltas
+        self.offsets: Numbers = self.spread(base_offsets) + offset_deltas
         self.key_lengths, self.key_starts = read_varints(self.packed, at)
-        fits = (offset_deltas >= 0) & (offset_deltas <= last_offset_deltas[self.owners])
+        fits = (offset_deltas >= 0) & (offset_deltas <= self.spread(last_offset_deltas))
         fits &= lengths == self.ends - bodies
         self._require_field(fits, self.keys())
+
+    def spread(self, by_region: Any) -> Any:
+        """What each region has, for each of its rows."""
+        return np.repeat(by_region, self.counts)
 
     def keys(self) -> FieldColumn:
         return FieldColumn(self.key_starts, self.key_lengths)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from ottla.log import compaction_columns
@@ -60,9 +61,10 @@ def whole_columns(run: BatchRun) -> list[RecordColumns]:
 def rows_of(run: BatchRun, columns: RecordColumns) -> list[tuple[object, ...]]:
     """Offset, time, key and "has a value" of each row, read through the positions."""
     rows: list[tuple[object, ...]] = []
+    owners = columns.spread(np.arange(len(columns.regions)))
     for row, has_value in enumerate(has_values(columns).tolist()):
         start, length = int(columns.key_starts[row]), int(columns.key_lengths[row])
-        header = run.headers[columns.regions[int(columns.owners[row])].number]
+        header = run.headers[columns.regions[int(owners[row])].number]
         rows.append(
             (
                 int(columns.offsets[row]),

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ottla.base.errors import ProtocolError
 from ottla.base.ids import TopicPartition
-from ottla.client.columns.table import SCHEMA, FetchedBlocks, table_and_counts
+from ottla.client.columns.table import EMPTY, FetchedBlocks, table_and_counts
 from ottla.client.consumer_errors import CorruptBatchError
 from ottla.client.fetch_queue import FetchedItem
 from ottla.records.batch_header import LEADER_EPOCH, RECORD_COUNT
@@ -52,7 +52,7 @@ class TableReader:
         self._rows_max = max_rows or _UNBOUNDED
         self._bytes_max = max_bytes or _UNBOUNDED
         self._formats = {"key": key, "value": value}
-        self._table: pa.Table = SCHEMA.empty_table()
+        self._table: pa.Table = EMPTY
         self.began: dict[TopicPartition, tuple[int, int]] = {}
         """Where the rows of each partition begin, and in which epoch that was known."""
 

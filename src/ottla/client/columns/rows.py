@@ -41,10 +41,10 @@ def rows_of(blocks: Sequence[RecordBlock]) -> Rows:
     fields = np.array([block.header for block in blocks], np.int64)
     columns = RecordColumns(data, regions, fields[:, BASE_OFFSET], fields[:, LAST_OFFSET_DELTA])
     is_append_time = fields[:, ATTRIBUTES] & LOG_APPEND_TIME_MASK != 0
-    timestamps = fields[:, BASE_TIMESTAMP][columns.owners] + columns.time_deltas
+    timestamps = columns.spread(fields[:, BASE_TIMESTAMP]) + columns.time_deltas
     if is_append_time.any():
-        by_broker = is_append_time[columns.owners]
-        timestamps[by_broker] = fields[:, MAX_TIMESTAMP][columns.owners[by_broker]]
+        by_broker = columns.spread(is_append_time)
+        timestamps[by_broker] = columns.spread(fields[:, MAX_TIMESTAMP])[by_broker]
     return Rows(columns, timestamps, is_append_time)
 
 

@@ -11,6 +11,7 @@ without headers has an empty list, one without a time (-1) a null.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,11 @@ SCHEMA = pa.schema(
     ]
 )
 
+EMPTY = SCHEMA.empty_table()
+
 NO_TIMESTAMP = -1
+
+_INT8, _INT32 = "int8", "int32"
 
 
 class FetchedBlocks(NamedTuple):
@@ -58,20 +63,19 @@ def table_and_counts(fetched: Sequence[FetchedBlocks]) -> tuple[pa.Table, list[i
     """One table of all rows, and how many of them are of each part."""
     blocks = [block for part in fetched for block in part.blocks]
     if not blocks:
-        return SCHEMA.empty_table(), [0] * len(fetched)
+        return EMPTY, [0] * len(fetched)
     rows = rows_of(blocks)
     columns = rows.columns
     values = columns.values()
     headers = columns.headers(values)
     keep, counts = _rows_to_keep(fetched, columns)
     topics = list(dict.fromkeys(part.topic for part in fetched))
-    topic_numbers = np.array([topics.index(part.topic) for part in fetched], np.int32)
-    partitions = np.array([part.partition for part in fetched], np.int32)
+    topic_numbers = [topics.index(part.topic) for part in fetched]
     arrays = [
         pa.DictionaryArray.from_arrays(
-            np.repeat(topic_numbers, counts), pa.array(topics, pa.string())
+            _repeated(topic_numbers, counts), pa.array(topics, pa.string())
         ),
-        pa.array(np.repeat(partitions, counts)),
+        _repeated([part.partition for part in fetched], counts),
         pa.array(_chosen(columns.offsets, keep)),
         _timestamps(_chosen(rows.timestamps, keep)),
         _timestamp_types(rows, keep),
@@ -80,6 +84,22 @@ def table_and_counts(fetched: Sequence[FetchedBlocks]) -> tuple[pa.Table, list[i
         _headers(columns.data, headers, keep, len(columns.offsets)),
     ]
     return pa.Table.from_arrays(arrays, schema=SCHEMA), counts.tolist()
+
+
+def _repeated(numbers: Sequence[int], counts: Numbers) -> pa.Array:
+    """Each number so many times; where there is one, the memory is that of other tables, too."""
+    if len(numbers) == 1:
+        return _constant(numbers[0], _INT32, int(counts[0]))
+    return pa.array(np.repeat(np.array(numbers, np.int32), counts))
+
+
+def _constant(number: int, kind: str, rows: int) -> pa.Array:
+    return _constants(number, kind, 1 << rows.bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=32)
+def _constants(number: int, kind: str, rows: int) -> pa.Array:
+    return pa.array(np.full(rows, number, kind))
 
 
 def _rows_to_keep(
@@ -119,8 +139,8 @@ def _timestamp_types(rows: Rows, keep: Numbers | None) -> pa.Array:
     """As in the protocol: 0 the producer's time, 1 the broker's."""
     types = rows.is_append_time.astype(np.int8)
     if not types.any():
-        return pa.array(np.zeros(len(rows.timestamps) if keep is None else len(keep), np.int8))
-    return pa.array(_chosen(types[rows.columns.owners], keep))
+        return _constant(0, _INT8, len(rows.timestamps) if keep is None else len(keep))
+    return pa.array(_chosen(rows.columns.spread(types), keep))
 
 
 def take_fields(data: Any, field: FieldColumn, keep: Numbers | None = None) -> pa.Array:
@@ -146,7 +166,7 @@ def _headers(data: Any, headers: HeaderColumns | None, keep: Numbers | None, row
     if headers is None:
         rows = rows if keep is None else len(keep)
         empty = pa.array([], HEADER_TYPE)
-        return pa.ListArray.from_arrays(np.zeros(rows + 1, np.int32), empty)
+        return pa.ListArray.from_arrays(_constant(0, _INT32, rows + 1), empty)
     names = _names(take_fields(data, headers.names))
     pairs = pa.StructArray.from_arrays(
         [names, take_fields(data, headers.values)], fields=list(HEADER_TYPE)
