@@ -29,7 +29,4 @@ def table_memory() -> pa.MemoryPool | None:
 @cache
 def _without_huge_pages() -> pa.MemoryPool | None:
     """None where Arrow was built without it."""
-    try:
-        return pa.jemalloc_memory_pool()
-    except NotImplementedError:
-        return None
+    return pa.jemalloc_memory_pool() if "jemalloc" in pa.supported_memory_backends() else None
