@@ -22,7 +22,9 @@ _TRANSACTION_KEY = 1
 _FIND_VERSION = 4
 _INIT_VERSION = 4
 _LIST_VERSION = 1
-_AT_ONCE = 500
+_AT_ONCE = 1_000
+_LANES = 16
+"""Connections to each coordinator: Kafka takes the next request when the last is replicated."""
 _POLL_S = 0.01
 _NOT_YET = (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
 
@@ -31,7 +33,7 @@ def make_ids(bootstrap: str, count: int) -> None:
     """Each has a producer id afterwards, and has done nothing with it."""
     names = [f"reload-{number}" for number in range(count)]
     deadline = time.monotonic() + SECONDS_MAX
-    coordinators: dict[str, Connection] = {}
+    lanes: dict[str, list[Connection]] = {}
     with ExitStack() as opened:
         any_broker = opened.enter_context(Connection(bootstrap))
         while names:
@@ -39,10 +41,17 @@ def make_ids(bootstrap: str, count: int) -> None:
                 raise AnswerError(f"{len(names)} of {count} ids are left after {SECONDS_MAX} s")
             by_coordinator = _by_coordinator(any_broker, names[:_AT_ONCE])
             again = by_coordinator.pop("", [])
+            asked: list[tuple[Connection, list[str]]] = []
             for address, some in by_coordinator.items():
-                if address not in coordinators:
-                    coordinators[address] = opened.enter_context(Connection(address))
-                again += _make_some(coordinators[address], some)
+                if address not in lanes:
+                    lanes[address] = [
+                        opened.enter_context(Connection(address)) for _ in range(_LANES)
+                    ]
+                asked += [(one, some[lane::_LANES]) for lane, one in enumerate(lanes[address])]
+            for connection, some in asked:
+                _ask_for(connection, some)
+            for connection, some in asked:
+                again += _not_made(connection, some)
             if again:
                 time.sleep(_POLL_S)
             names = again + names[_AT_ONCE:]
@@ -59,29 +68,26 @@ def _by_coordinator(connection: Connection, names: list[str]) -> dict[str, list[
     return ids
 
 
-def _make_some(connection: Connection, names: list[str]) -> list[str]:
-    """Those that have to be asked for again."""
-    key, version = api_keys.INIT_PRODUCER_ID, _INIT_VERSION
+def _ask_for(connection: Connection, names: list[str]) -> None:
+    fields = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     connection.socket.sendall(
         b"".join(
-            frame(
-                key,
-                version,
-                {
-                    "transactional_id": name,
-                    "transaction_timeout_ms": 60_000,
-                    "producer_id": -1,
-                    "producer_epoch": -1,
-                },
-            )
+            frame(api_keys.INIT_PRODUCER_ID, _INIT_VERSION, {"transactional_id": name, **fields})
             for name in names
         )
     )
-    codes = [answer_of(key, version, connection.receive()).error_code for _ in names]
-    for code in codes:
-        if code not in (NONE, *_NOT_YET):
-            raise AnswerError(f"a new transactional id: {name_of(code)}")
-    return [name for name, code in zip(names, codes, strict=True) if code != NONE]
+
+
+def _not_made(connection: Connection, names: list[str]) -> list[str]:
+    """Those that have to be asked for again."""
+    again = []
+    for name in names:
+        answer = answer_of(api_keys.INIT_PRODUCER_ID, _INIT_VERSION, connection.receive())
+        if answer.error_code in _NOT_YET:
+            again.append(name)
+        elif answer.error_code != NONE:
+            raise AnswerError(f"a new transactional id: {name_of(answer.error_code)}")
+    return again
 
 
 def wait_until_loaded(brokers: Sequence[str], count: int) -> None:
