@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,23 +132,27 @@ def test_a_reset_removes_the_groups_that_queries_made_for_themselves(
 ) -> None:
     log_of(project, "orders", "here:1", "spark-ottla-0a1b2c3d4e5f", "7/0a1b2c3d4e5f")
     log_of(project, "named", "here:1", "billing-daily", "7/ffffffffffff")
-    log_of(project, "far", "gone:1", "spark-ottla-ffffffffffff", "7/ffffffffffff")
+    log_of(project, "far", "goes:1", "spark-ottla-eeeeeeeeeeee", "7/eeeeeeeeeeee")
+    log_of(project, "farther", "goes:1", "spark-ottla-ffffffffffff", "7/ffffffffffff")
     asked: Released = []
 
-    def play(servers: str, client: Mapping[str, str], groups: list[str]) -> list[str]:
+    def play(
+        servers: str, client: Mapping[str, str], groups: list[str]
+    ) -> Iterator[tuple[str, bool]]:
         asked.append((servers, dict(client), groups))
-        if servers == "gone:1":
+        yield groups[0], True
+        if servers == "goes:1":
             raise NoBrokerError("nobody is there")
-        return groups
 
     monkeypatch.setattr(resets, "delete_groups", play)
     assert main.run(["pipeline", "reset", "shop", "--to", "earliest", "--yes"]) == 0
     assert sorted(asked) == [
-        ("gone:1", {"client.id": "me"}, ["spark-ottla-ffffffffffff"]),
+        ("goes:1", {"client.id": "me"}, ["spark-ottla-eeeeeeeeeeee", "spark-ottla-ffffffffffff"]),
         ("here:1", {"client.id": "me"}, ["spark-ottla-0a1b2c3d4e5f"]),
     ]
     said = capsys.readouterr().err.splitlines()
     assert "removed group spark-ottla-0a1b2c3d4e5f" in said
+    assert "removed group spark-ottla-eeeeeeeeeeee" in said
     assert "not removed: group spark-ottla-ffffffffffff: nobody is there" in said
     assert not list((project / "storage" / "_ottla").glob("*/*"))
 

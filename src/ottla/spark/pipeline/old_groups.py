@@ -4,7 +4,7 @@ seem to fall behind. Those that a query made for itself are deleted; one that wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.spark.tables.batch_offsets import positions_in
 
@@ -21,12 +21,15 @@ def groups_in(offset_logs: Iterable[str]) -> dict[str, list[str]]:
     return {servers: sorted(groups) for servers, groups in found.items()}
 
 
-def delete_groups(servers: str, client: Mapping[str, str], groups: list[str]) -> list[str]:
-    """Those that there were."""
+def delete_groups(
+    servers: str, client: Mapping[str, str], groups: list[str]
+) -> Iterator[tuple[str, bool]]:
+    """Each that is gone now, and whether it was there: what fails may fail behind the first."""
     from ottla.spark.client_view import ClientView
 
     view = ClientView({**client, "bootstrap.servers": servers})
     try:
-        return [group for group in groups if view.delete_group(group)]
+        for group in groups:
+            yield group, view.delete_group(group)
     finally:
         view.close()

@@ -95,10 +95,13 @@ def _removed(project: Project, control: Control, *, keep_tables: bool, servers: 
 def _remove_groups(project: Project, removed: Removed) -> None:
     logs = (_newest_offsets(project.place("checkpoints", name)) for name in removed.checkpoints)
     for servers, groups in groups_in(logs).items():
+        left = list(groups)
         try:
-            removed.groups += delete_groups(servers, project.settings.client, groups)
+            for group, was_there in delete_groups(servers, project.settings.client, groups):
+                left.remove(group)
+                removed.groups += [group] if was_there else []
         except ClientError as wrong:
-            removed.groups_left.append(f"{', '.join(groups)}: {wrong}")
+            removed.groups_left.append(f"{', '.join(left)}: {wrong}")
 
 
 def _newest_offsets(checkpoint: str) -> str:
