@@ -103,8 +103,6 @@ class TimeLookup:
         latest: Segment | None = None
         with storing(self._directory, "read"):
             for segment in self._segments:
-                if segment.base_offset >= upper_bound:
-                    break
                 segment.load_times(segment.open_file())
                 largest_yet = -1 if latest is None else latest.max_timestamp
                 if segment.max_timestamp > largest_yet:
