@@ -15,9 +15,13 @@ from ottla.coordinator.shard import Fields, Transactional
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import gather
 from ottla.handlers.transaction_requests import Answer, answered
+from ottla.protocol.error_codes import UNKNOWN_SERVER_ERROR
 
 API_KEY = 27
 VERSIONS = (1, 2)
+
+# Between brokers it is no marker: the partition has to ask again before it appends.
+LOWEST_EPOCH = -1
 
 
 def handle(context: Context, request: Any) -> Answer:
@@ -57,6 +61,8 @@ def _write(context: Context, asked: Any) -> Answer:
 def _write_one(
     context: Context, place: TopicPartition, marker: Transactional, client_version: int
 ) -> Answer:
+    if marker.producer_id < 0 or marker.producer_epoch < LOWEST_EPOCH:
+        return _with_code(UNKNOWN_SERVER_ERROR)  # no producer has these; as Kafka says it
     is_from_broker = context.listener_name == context.services.inter_broker_listener
     written = context.services.transactions.write_marker(
         *place, marker, client_version, is_repeated=is_from_broker

@@ -41,3 +41,24 @@ def test_markers(version: int) -> None:
     answer = ask(module, services, version, markers=asked[:1])
     partitions = answer["markers"][0]["topics"][0]["partitions"]
     assert [one["error_code"] for one in partitions] == [47, 47]
+
+
+@pytest.mark.parametrize("version", versions_of(module))
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, 0), (-5, 3), (7, -2)])
+def test_no_marker_for_what_no_producer_has(
+    version: int, producer_id: int, producer_epoch: int
+) -> None:
+    """Kafka 4.3.1 tells UNKNOWN_SERVER_ERROR of each partition, and writes nothing."""
+    services, world = transactional_services()
+    asked = {
+        "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+        "transaction_result": False,
+        "topics": [{"name": "t", "partition_indexes": [0, 2]}],
+        "coordinator_epoch": 1,
+        "transaction_version": 0,
+    }
+    (result,) = ask(module, services, version, markers=[asked])["markers"]
+    assert result["producer_id"] == producer_id
+    assert [one["error_code"] for one in result["topics"][0]["partitions"]] == [-1, -1]
+    assert world.markers == []
