@@ -26,6 +26,7 @@ from ottla.base.ids import TopicPartition
 from ottla.base.ports import Clock
 from ottla.coordinator.shard import Fields, Outcome, Record
 from ottla.coordinator.transaction_asks import (
+    EPOCH_MAX,
     EndAsked,
     InitAsked,
     MarkerTask,
@@ -322,5 +323,8 @@ def _owner_refusal(held: Transaction | None, producer_id: int, producer_epoch: i
     if held.producer_id != producer_id:
         return INVALID_PRODUCER_ID_MAPPING
     if held.producer_epoch != producer_epoch:
+        return PRODUCER_FENCED
+    if producer_epoch == EPOCH_MAX:
+        # It was told to nobody, and no marker could end what it writes: none has a newer epoch.
         return PRODUCER_FENCED
     return CONCURRENT_TRANSACTIONS if held.state in DECIDED else NONE
