@@ -227,6 +227,32 @@ def test_kafka_transactions_tool(bootstrap: str, java: JavaHost) -> None:
     assert seen(bootstrap, topic, COMMITTED) == ["plain"]
 
 
+def test_kafka_transactions_ends_what_is_open_by_its_id(bootstrap: str, java: JavaHost) -> None:
+    topic = confluent.create_topic(bootstrap)
+    name = confluent.new_name("txn")
+    producer = begin(bootstrap, name)
+    producer.begin_transaction()
+    write(producer, topic, ["given up"])
+
+    def tool(*arguments: str) -> list[str]:
+        run = java.tool("TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
+        assert run.status == 0, run
+        return run.output.splitlines()
+
+    def state() -> str:
+        (row,) = tool("list", "--transactional-id-pattern", f"{name[:-1]}.")[1:]
+        return row.split()[-1]
+
+    assert state() == "Ongoing"
+    tool("forceTerminateTransaction", "--transactionalId", name)
+    assert state() == "Empty"
+    confluent.send_values(bootstrap, topic, [b"plain"])
+    assert seen(bootstrap, topic, COMMITTED) == ["plain"]
+    with pytest.raises(KafkaException) as refused:
+        producer.commit_transaction(SECONDS_MAX)
+    assert refused.value.args[0].fatal()
+
+
 def test_kafka_transactions_finds_what_hangs(make_node: MakeNode, java: JavaHost) -> None:
     """Only a broker that does not verify lets it in; what is open and known is not among it."""
     bootstrap = make_node({"transaction.partition.verification.enable": "false"}).bootstrap
