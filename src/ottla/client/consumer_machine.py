@@ -393,7 +393,8 @@ class ConsumerMachine:
         check(self.commits is not None, "only groups commit")
         deadline_ms = self.core.now_ms + self.settings.request_timeout_ms
         try:
-            await self.require_group().commit(offsets, deadline_ms)
+            # A topic that was deleted must not hold up the others: the next poll waits for this.
+            await self.require_group().commit(offsets, deadline_ms, waits_for_topics=False)
         except ClientError as error:
             logger.warning("group %s: offsets not committed: %s", self.settings.group_id, error)
 

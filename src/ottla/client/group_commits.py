@@ -15,7 +15,7 @@ from ottla.client.consumer_errors import CommitFailedError
 from ottla.client.consumer_offsets import by_topic
 from ottla.client.coordinators import GROUP, Coordinators
 from ottla.client.core import Core
-from ottla.client.errors import BrokerError, ClientError, error_for
+from ottla.client.errors import BrokerError, ClientError, UnknownTopicError, error_for
 from ottla.client.group_metadata import OffsetAndMetadata
 from ottla.client.nodes import COORDINATOR
 from ottla.protocol import error_codes as codes
@@ -63,11 +63,24 @@ class GroupCommits:
         """Told when the coordinator does not know this member (any more)."""
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline_ms: float,
+        *,
+        waits_for_topics: bool = True,
     ) -> None:
-        """Until the coordinator has them."""
+        """Until the coordinator has them; without `waits_for_topics` not those of topics that it
+        does not know."""
+
+        async def attempt() -> None:
+            try:
+                await self.commit_once(offsets)
+            except UnknownTopicError as error:
+                error.retriable = waits_for_topics
+                raise
+
         if offsets:
-            await self._core.retry(lambda: self.commit_once(offsets), deadline_ms, "commit")
+            await self._core.retry(attempt, deadline_ms, "commit")
 
     async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """One attempt."""

@@ -244,6 +244,43 @@ def test_closing_commits_and_leaves() -> None:
     assert world.group.left == [world.group.member_id]
 
 
+def refuses_deleted(world: ConsumerWorld, partition: int) -> None:
+    """From now on the coordinator has no such partition: its topic was deleted."""
+
+    def refusing(request: Any, version: int) -> Any:
+        answer = world._offset_commit(request, version)
+        for topic in answer["topics"]:
+            for one in topic["partitions"]:
+                if one["partition_index"] == partition:
+                    one["error_code"] = codes.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+
+    world.overrides[keys.OFFSET_COMMIT] = refusing
+
+
+def test_a_topic_that_is_gone_does_not_hold_up_a_rebalance() -> None:
+    """Automatic commits ask once for it: what was deleted does not come back by asking."""
+    world = member(0, 1, enable_auto_commit="true", auto_commit_interval_ms=1_000_000)
+    assert drain(world) == {b"0", b"1"}
+    refuses_deleted(world, 1)
+    world.log("t", 0).append(b"new")
+    world.group.assigned = [("t", 0)]
+    world.group.is_rebalancing = True
+    world.pass_time(1_500)
+    assert drain(world, 2_000) == {b"new"}
+    assert len(world.commits) == 1
+    assert world.told[1:] == [("revoked", [("t", 0), ("t", 1)]), ("assigned", [("t", 0)])]
+
+
+def test_a_topic_that_is_gone_does_not_hold_up_a_close() -> None:
+    world = member(0, 1, enable_auto_commit="true")
+    drain(world)
+    refuses_deleted(world, 1)
+    world.world.run(world.machine.close(world.machine.consumed()))
+    assert len(world.commits) == 1
+    assert world.group.left == [world.group.member_id]
+
+
 def test_a_static_member_does_not_leave() -> None:
     world = member(0, group_instance_id="one")
     drain(world)
