@@ -14,12 +14,13 @@ import pytest
 
 from ottla.base.errors import InvariantError
 from ottla.client.delivery import outcome_of, place_of
-from ottla.client.errors import BufferFullError, TimedOutError
+from ottla.client.errors import BrokerError, BufferFullError, TimedOutError
 from ottla.client.lanes import Lane
 from ottla.client.producer_batch import ProducerBatch
 from ottla.client.producer_machine import ProducerMachine, size_of
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.settings import read_settings
+from ottla.protocol import error_codes as codes
 from tests.seeds import seed_for
 from tests.unit.client.produce_world import FAULTS, TOPIC, ProduceWorld
 
@@ -155,6 +156,21 @@ def test_the_world_knows_every_fault() -> None:
         assert story.world is not None
         seen |= set(story.world.faults)
     assert seen == set(FAULTS)
+
+
+def test_who_was_refused_until_the_time_was_over_is_told_why() -> None:
+    settings = read_settings(ProducerSettings, {"bootstrap.servers": "broker:9000"}, {})
+    machine = ProducerMachine(settings, lambda: 0.5, lambda: world.now_ms)
+    world = ProduceWorld(machine, 1, partitions=1, nodes=1, fault_rate=0.0)
+    world.run(machine.room(TOPIC, None, 0, 1e9))
+    world.logs[0].append = lambda batch: (codes.NOT_ENOUGH_REPLICAS, -1)  # type: ignore[method-assign]
+    place = machine.append(TOPIC, b"v", None, None, 0, 1000, on_delivery=None)
+    assert place is not None
+    world.advance(settings.delivery_timeout_ms + 1_000)
+    _, error = outcome_of(place[0], place[1], 0)
+    assert isinstance(error, TimedOutError)
+    assert "NOT_ENOUGH_REPLICAS" in str(error)
+    assert isinstance(error.__cause__, BrokerError)
 
 
 def test_without_idempotence_one_at_a_time_keeps_the_order() -> None:
