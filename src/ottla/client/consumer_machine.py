@@ -335,9 +335,9 @@ class ConsumerMachine:
             self._errors.append(error)
         self.notify()
 
-    def _on_ousted(self, code: int) -> None:
+    def _on_ousted(self, code: int, identity: MemberIdentity) -> None:
         if self.member is not None:
-            self.member.on_ousted(code)
+            self.member.on_ousted(code, identity)
 
     def identity(self) -> MemberIdentity | None:
         """None if it is subscribed and not in the group (any more)."""

@@ -215,6 +215,44 @@ def test_a_commit_of_a_member_that_is_gone_fails() -> None:
     assert ("lost", [("t", 0)]) in world.told
 
 
+@pytest.mark.parametrize("commit_ms", [250, 700])
+def test_a_commit_of_the_generation_before_does_not_cost_the_new_one(commit_ms: float) -> None:
+    """A cooperative member reads and commits while it joins. The coordinator answers that the
+    generation of the commit is over, before or after the member got its share of the new one."""
+    world = member(0, partition_assignment_strategy="cooperative-sticky")
+    machine, group = world.machine, world.group
+    drain(world)
+
+    def over(request: Any, version: int) -> Any:
+        answer = world._offset_commit(request, version)
+        if request.generation_id_or_member_epoch == 1:
+            answer["topics"][0]["partitions"][0]["error_code"] = codes.ILLEGAL_GENERATION
+        return Later(commit_ms, answer)
+
+    world.overrides[keys.JOIN_GROUP] = lambda request, version: Later(
+        200, group.join(request, version)
+    )
+    world.overrides[keys.SYNC_GROUP] = lambda request, version: Later(
+        200, group.sync(request, version)
+    )
+    world.overrides[keys.OFFSET_COMMIT] = over
+    group.is_rebalancing = True
+    joins = len(group.joins)
+    while len(group.joins) == joins:
+        assert world.values(20) == []
+    commit = machine.core.spawn(machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    commit.when_done(lambda _: None)
+    drain(world, 3_000)
+    assert isinstance(commit.error(), CommitFailedError)
+    identity = machine.identity()
+    assert identity is not None and identity.generation == 2
+    world.world.run(machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    beats = len(group.beats)
+    drain(world, 3_000)
+    assert len(group.beats) > beats, "it is a member as before"
+    assert ("lost", [("t", 0)]) not in world.told
+
+
 def test_commits_are_automatic_once_the_application_came_back() -> None:
     world = member(0, enable_auto_commit="true", auto_commit_interval_ms=1_000)
     assert world.values() == [b"0"]
