@@ -56,6 +56,21 @@ def test_send_and_wait(cluster: str, topic: str, run: Run) -> None:
     assert values(cluster, topic) == [b"one", b"two"]
 
 
+def test_a_flush_ends_when_the_callbacks_have_run(cluster: str, topic: str, run: Run) -> None:
+    async def work() -> None:
+        told: list[int] = []
+        async with AsyncProducer(bootstrap_servers=cluster) as producer:
+            for number in range(20):
+                delivery = await producer.send(
+                    topic, b"v", on_delivery=lambda place, _: told.append(place.offset)
+                )
+                await delivery
+                await producer.flush()
+                assert told == list(range(number + 1))
+
+    run(work())
+
+
 def test_tasks_that_wait_for_memory_go_on_together(cluster: str, topic: str, run: Run) -> None:
     async def work() -> None:
         async with AsyncProducer(bootstrap_servers=cluster, buffer_memory=100_000) as producer:

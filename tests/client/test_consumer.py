@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -95,7 +95,7 @@ def test_seeks_positions_and_ends(cluster: str, topic: str) -> None:
         assert {record.offset for record in read(consumer, 20)} == set(range(10))
         with pytest.raises(NotAssignedError):
             consumer.seek((topic, 5), 0)
-        with pytest.raises(ValueError, match="at least 0"):
+        with pytest.raises(ValueError, match="below 0"):
             consumer.seek(zero, -1)
 
 
@@ -208,7 +208,7 @@ def test_a_seek_that_is_refused_costs_no_record(cluster: str, topic: str) -> Non
     place = (topic, 0)
 
     def refused() -> None:
-        with pytest.raises(ValueError, match="at least 0"):
+        with pytest.raises(ValueError, match="below 0"):
             consumer.seek(place, -1)
         with pytest.raises(NotAssignedError):
             consumer.seek_to_end([place, (topic, 1)])
@@ -316,6 +316,23 @@ def test_what_cannot_be_meant_is_refused() -> None:
                 consumer.commit(wrong)
         with pytest.raises(ValueError, match="below 0"):
             consumer.commit({("t", 0): -1})
+        with pytest.raises(ValueError, match="above"):
+            consumer.commit({("t", 0): 1 << 63})
+        for wrong in (OffsetAndMetadata(1, cast(Any, "m")), OffsetAndMetadata(1, 0, cast(Any, 5))):
+            with pytest.raises(TypeError, match="leader_epoch"):
+                consumer.commit({("t", 0): wrong})
+        for wrong in (1.5, "1", None):
+            with pytest.raises(TypeError, match="offset of t-0 is a whole number"):
+                consumer.seek(("t", 0), wrong)
+            with pytest.raises(TypeError, match="time for t-0 is a whole number"):
+                consumer.offsets_for_times({("t", 0): wrong})
+        for wrong, why in ((-1, "below 0"), (1 << 63, "above")):
+            with pytest.raises(ValueError, match=why):
+                consumer.seek(("t", 0), wrong)
+            with pytest.raises(ValueError, match=why):
+                consumer.offsets_for_times({("t", 0): wrong})
+        with pytest.raises(ValueError, match="no topic and partition"):
+            consumer.offsets_for_times({"t": 1})  # type: ignore[dict-item]
         consumer.subscribe(re.compile("t.*"))
     with pytest.raises(ConfigError, match=r"group\.id"):
         Consumer(bootstrap_servers="127.0.0.1:1", groupid="g")

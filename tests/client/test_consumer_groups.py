@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ottla.base.ids import TopicPartition
-from ottla.client import OffsetAndMetadata, Producer
+from ottla.client import Admin, OffsetAndMetadata, Producer
 from ottla.client.consumer_errors import CommitFailedError
 from ottla.client.errors import FencedError
-from tests.client.admin_calls import create_topic
+from tests.client.admin_calls import committed_offset, create_topic
 from tests.client.members import PATIENCE_S, Member, fill, is_shared, poll_until, read, until
 
 PROTOCOLS = ["classic", "consumer"]
@@ -272,6 +272,29 @@ def test_patterns_find_topics_that_come_later(
     members.poll_until(lambda: member.owned == {(f"{prefix}-a", 0)}, "one topic")
     create_topic(cluster, f"{prefix}-b", 1)
     members.poll_until(lambda: len(member.owned) == 2, "two topics")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_that_is_deleted_takes_nothing_from_the_others(
+    cluster: str, members: Members, protocol: str
+) -> None:
+    kept, deleted = f"{members.topic}-kept", f"{members.topic}-deleted"
+    first = {*fill(cluster, kept, 2), *fill(cluster, deleted, 2, first=2)}
+    member = members.join(
+        topics=[kept, deleted],
+        group_protocol=protocol,
+        enable_auto_commit=True,
+        allow_auto_create_topics=False,
+    )
+    members.poll_until(lambda: set(member.values()) == first, "all records")
+    with Admin(bootstrap_servers=cluster) as admin:
+        admin.delete_topic(deleted)
+    with Producer(bootstrap_servers=cluster) as producer:
+        producer.send(kept, b"later").result(PATIENCE_S)
+    members.poll_until(lambda: member.owned == {(kept, 0)}, "only what is there")
+    members.poll_until(lambda: b"later" in member.values(), "what came later")
+    member.close()
+    assert committed_offset(cluster, members.group, kept, 0) == 3
 
 
 def test_the_broker_matches_patterns_of_the_newer_protocol(cluster: str, members: Members) -> None:

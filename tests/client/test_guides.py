@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +48,20 @@ def test_the_loop_of_the_guide_to_transactions_copies_what_there_is(
     monkeypatch.setattr("ottla.client.process", until_then)
     run("transactions.md", bootstrap)
     assert [bill for bill in bills(bootstrap) if bill in payments] == payments
+
+
+def test_the_tests_of_the_guide_to_testing_pass(tmp_path: Path) -> None:
+    """Each block is a file of its own, as in somebody's project."""
+    blocks = BLOCK.findall((GUIDES / "testing.md").read_text())
+    for number, block in enumerate(blocks):
+        (tmp_path / f"test_{number}.py").write_text(block)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+    ended = subprocess.run(
+        command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stdout
+    count = sum(block.count("def test_") for block in blocks)
+    assert f"{count} passed" in ended.stdout
 
 
 def bills(bootstrap: str) -> list[bytes | None]:

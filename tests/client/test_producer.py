@@ -55,6 +55,24 @@ def test_callbacks_come_in_order_per_partition_with_every_outcome(cluster: str, 
         assert told[partition] == [(2 * index + partition, index) for index in range(250)]
 
 
+def test_a_flush_ends_when_the_callbacks_have_run(cluster: str, topic: str) -> None:
+    """So whoever flushes knows of every failure by then, as with other clients."""
+    flushed = threading.Event()
+    saw_the_end: list[bool] = []
+    with Producer(bootstrap_servers=cluster) as producer:
+
+        def slow(metadata: Any, error: Any) -> None:
+            saw_the_end.append(flushed.wait(0.05))
+
+        for number in range(3):
+            producer.send(topic, b"%d" % number, on_delivery=slow)
+        producer.flush(PATIENCE_S)
+        flushed.set()
+        assert saw_the_end == [False, False, False]
+        told = producer.send(topic, b"last", on_delivery=lambda *_: producer.flush())
+        told.result(PATIENCE_S)  # and one from a callback waits for nobody
+
+
 def test_a_callback_may_send_and_must_not_wait(cluster: str, topic: str) -> None:
     done = threading.Event()
     refused: list[BaseException] = []

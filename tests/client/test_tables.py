@@ -68,6 +68,33 @@ def test_a_table_comes_back_as_it_went(cluster: str, topic: str, codec: str) -> 
         assert numbers == sorted(numbers)
 
 
+def test_tables_have_so_many_rows_and_bytes_at_most(cluster: str, topic: str) -> None:
+    """Bytes by whole batches, and at least one of these; rows exactly."""
+    with Producer(bootstrap_servers=cluster) as producer:
+        for number in range(20):  # each is a batch
+            producer.send(topic, b"%03d" % number + bytes(97)).result(PATIENCE_S)
+        producer.send_table(orders().select(["value"]), topic).result(PATIENCE_S)
+    offsets: list[int] = []
+    with Consumer(bootstrap_servers=cluster, auto_offset_reset="earliest") as consumer:
+        consumer.assign((topic, 0))
+
+        def take(**limits: int) -> int:
+            table = consumer.fetch_table(timeout_s=PATIENCE_S, **limits)
+            offsets.extend(table["offset"].to_pylist())
+            assert consumer.position((topic, 0)) == len(offsets), "no row is passed over"
+            return int(table.num_rows)
+
+        assert [take(max_bytes=1) for _ in range(3)] == [1, 1, 1]
+        assert 1 <= take(max_bytes=500) <= 5
+        assert 1 <= take(max_rows=3, max_bytes=10_000) <= 3
+        while len(offsets) < 20:
+            assert 1 <= take(max_rows=20 - len(offsets)) <= 20
+        while len(offsets) < 20 + ROWS:
+            assert 1 <= take(max_rows=700) <= 700
+        assert consumer.metrics()["records-consumed-total"] == 20 + ROWS
+    assert offsets == list(range(20 + ROWS))
+
+
 def test_frames_of_pandas_and_polars(cluster: str, topic: str) -> None:
     frame = pd.DataFrame({"k": ["a", "b"], "value": ["1", "2"]})
     with Producer(bootstrap_servers=cluster) as producer:

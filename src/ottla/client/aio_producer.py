@@ -304,9 +304,10 @@ class AsyncProducer:
         return len(info.partitions)
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Waits until everything sent so far is acknowledged or failed."""
+        """Waits until everything sent so far is acknowledged or failed, and callbacks were told."""
         deadline_ms = None if timeout_s is None else self._deadline_ms(timeout_s)
         await self._shell.call(self._machine.flush(deadline_ms))
+        await asyncio.sleep(0)  # callbacks are on the loop by now: after them it is our turn
 
     def metrics(self) -> dict[str, float]:
         return self._machine.metrics()

@@ -21,7 +21,7 @@ from ottla.client.consumer_offsets import NOT_FOUND, ListedOffset
 from ottla.client.consumer_partitions import EARLIEST, LATEST
 from ottla.client.consumer_settings import ConsumerSettings
 from ottla.client.fetch_records import Deserializers, Record
-from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata, as_offsets
+from ottla.client.group_metadata import GroupMetadata, OffsetAndMetadata, as_long, as_offsets
 
 Partitions = TopicPartition | Iterable[TopicPartition]
 OffsetsToCommit = (
@@ -197,9 +197,8 @@ class ConsumerCalls:
     # ------------------------------------------------------------------------------ positions
 
     def _seek(self, key: TopicPartition, offset: int) -> None:
-        if offset < 0:
-            raise ValueError(f"offset {offset}: at least 0 is needed")
-        self._machine.state_of(key).seek(offset)
+        where = as_long(offset, f"offset of {key[0]}-{key[1]}")
+        self._machine.state_of(key).seek(where)
         self._machine.fetcher.touch()
 
     def _reset(self, keys: Iterable[TopicPartition], end: int) -> None:
@@ -247,11 +246,12 @@ class ConsumerCalls:
     async def _for_times(
         self, times_ms: Mapping[TopicPartition, int], deadline_ms: float
     ) -> dict[TopicPartition, ListedOffset | None]:
-        for key, time_ms in times_ms.items():
-            if time_ms < 0:
-                raise ValueError(f"time {time_ms} for {key[0]}-{key[1]} is below 0")
-        listed = await self._machine.questions.list_offsets(times_ms, deadline_ms)
-        return {key: None if listed[key].offset == NOT_FOUND else listed[key] for key in times_ms}
+        wanted = {
+            (topic, partition): as_long(times_ms[topic, partition], f"time for {topic}-{partition}")
+            for topic, partition in self._keys(times_ms)
+        }
+        listed = await self._machine.questions.list_offsets(wanted, deadline_ms)
+        return {key: None if listed[key].offset == NOT_FOUND else listed[key] for key in wanted}
 
     async def _lag(self, deadline_ms: float) -> dict[TopicPartition, int]:
         positions = {}

@@ -335,9 +335,9 @@ class ConsumerMachine:
             self._errors.append(error)
         self.notify()
 
-    def _on_ousted(self, code: int) -> None:
+    def _on_ousted(self, code: int, identity: MemberIdentity) -> None:
         if self.member is not None:
-            self.member.on_ousted(code)
+            self.member.on_ousted(code, identity)
 
     def identity(self) -> MemberIdentity | None:
         """None if it is subscribed and not in the group (any more)."""
@@ -393,7 +393,8 @@ class ConsumerMachine:
         check(self.commits is not None, "only groups commit")
         deadline_ms = self.core.now_ms + self.settings.request_timeout_ms
         try:
-            await self.require_group().commit(offsets, deadline_ms)
+            # A topic that was deleted must not hold up the others: the next poll waits for this.
+            await self.require_group().commit(offsets, deadline_ms, waits_for_topics=False)
         except ClientError as error:
             logger.warning("group %s: offsets not committed: %s", self.settings.group_id, error)
 

@@ -105,6 +105,8 @@ class Positions:
         self._checks_epochs = True
         self._held: dict[PartitionState, ClientError] = {}
         """Without a position until the application does something."""
+        self._cut: dict[PartitionState, int] = {}
+        """What was read of these is gone behind an offset, and nothing may be guessed."""
         self.on_ready: Callable[[], None] = lambda: None
         self.on_changed: Callable[[], None] = lambda: None
         """Called when a partition may be fetched that could not."""
@@ -137,6 +139,21 @@ class Positions:
             del self._held[state]
             if state.position is None and state.reset_to is None:
                 state.is_new = True
+        if self._cut:
+            self._tell_cut()
+
+    def _tell_cut(self) -> None:
+        """At every poll until the application seeks: nothing comes of these before."""
+        held = self._subscription.partitions
+        self._cut = {
+            state: offset
+            for state, offset in self._cut.items()
+            if _is_cut(state) and held.get(state.key) is state
+        }
+        if self._cut and all(state.error is None for state in self._cut):
+            error = LogTruncatedError({state.key: offset for state, offset in self._cut.items()})
+            self._queue.add_error(next(iter(self._cut)), error)
+            self.on_ready()
 
     def error_of(self, state: PartitionState) -> ClientError | None:
         """Why it has no position, if only the application can do something about that."""
@@ -282,7 +299,6 @@ class Positions:
                 state.checking = False
             self.on_changed()
             return {}
-        cut: dict[PartitionState, int] = {}
         for state in _still(eras):
             if (state.leader_epoch, state.position_epoch) != asked[state]:
                 continue  # there is yet another leader: ask that one
@@ -292,22 +308,17 @@ class Positions:
             state.checking = False
             self.on_changed()
             if state.position is not None and end.end_offset < state.position:
-                self._on_truncated(state, end.end_offset, end.leader_epoch, cut)
-        if cut:
-            error = LogTruncatedError({state.key: offset for state, offset in cut.items()})
-            self._queue.add_error(next(iter(cut)), error)
-            self.on_ready()
+                self._on_truncated(state, end.end_offset, end.leader_epoch)
+        self._tell_cut()
         return errors
 
-    def _on_truncated(
-        self, state: PartitionState, end_offset: int, epoch: int, cut: dict[PartitionState, int]
-    ) -> None:
+    def _on_truncated(self, state: PartitionState, end_offset: int, epoch: int) -> None:
         target = self._policy.target()
         logger.warning(
             "%s: what was read behind offset %s is no longer in the log", state.key, end_offset
         )
         if target is None:
-            cut[state] = end_offset
+            self._cut[state] = end_offset
             state.checking = True
             state.position_epoch = NO_EPOCH  # asked no more, fetched no more, until it seeks
         elif end_offset == NOT_FOUND or epoch == NO_EPOCH:

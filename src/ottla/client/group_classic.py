@@ -81,12 +81,14 @@ class ClassicMember(GroupMember):
             return None
         return MemberIdentity(self.member_id, self.generation, self.settings.group_instance_id)
 
-    def on_ousted(self, code: int) -> None:
-        if code in _FORGOTTEN:
-            self._forget_membership("the coordinator does not know it", code)
-        elif code == codes.FENCED_INSTANCE_ID:
+    def on_ousted(self, code: int, identity: MemberIdentity) -> None:
+        if code == codes.FENCED_INSTANCE_ID:
             self._fatal = self.refusal(code)
             self.nudge.set()
+        elif self._is_joining or identity.generation != self.generation:
+            return  # about a generation that is over; the join says what this member is now
+        elif code in _FORGOTTEN:
+            self._forget_membership("the coordinator does not know it", code)
         else:
             self.require_join("a commit found a rebalance under way")
 

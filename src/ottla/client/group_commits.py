@@ -15,7 +15,7 @@ from ottla.client.consumer_errors import CommitFailedError
 from ottla.client.consumer_offsets import by_topic
 from ottla.client.coordinators import GROUP, Coordinators
 from ottla.client.core import Core
-from ottla.client.errors import BrokerError, ClientError, error_for
+from ottla.client.errors import BrokerError, ClientError, UnknownTopicError, error_for
 from ottla.client.group_metadata import OffsetAndMetadata
 from ottla.client.nodes import COORDINATOR
 from ottla.protocol import error_codes as codes
@@ -59,15 +59,28 @@ class GroupCommits:
         self._group_id = group_id
         self._identity = identity
         self._require_stable = require_stable
-        self.on_ousted: Callable[[int], None] = lambda code: None
-        """Told when the coordinator does not know this member (any more)."""
+        self.on_ousted: Callable[[int, MemberIdentity], None] = lambda code, identity: None
+        """Told when the coordinator does not know this member (any more), by this name."""
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline_ms: float,
+        *,
+        waits_for_topics: bool = True,
     ) -> None:
-        """Until the coordinator has them."""
+        """Until the coordinator has them; without `waits_for_topics` not those of topics that it
+        does not know."""
+
+        async def attempt() -> None:
+            try:
+                await self.commit_once(offsets)
+            except UnknownTopicError as error:
+                error.retriable = waits_for_topics
+                raise
+
         if offsets:
-            await self._core.retry(lambda: self.commit_once(offsets), deadline_ms, "commit")
+            await self._core.retry(attempt, deadline_ms, "commit")
 
     async def commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """One attempt."""
@@ -102,7 +115,8 @@ class GroupCommits:
         for topic in answer.topics:
             for one in topic.partitions:
                 if one.error_code != codes.NONE:
-                    raise self._refusal(one.error_code, f"{topic.name}-{one.partition_index}")
+                    what = f"{topic.name}-{one.partition_index}"
+                    raise self._refusal(one.error_code, what, identity)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], deadline_ms: float
@@ -133,13 +147,13 @@ class GroupCommits:
         answer = await self._ask(OFFSET_FETCH, fields)
         told = answer.groups[0] if answer.groups else answer
         if told.error_code != codes.NONE:
-            raise self._refusal(told.error_code, "committed offsets")
+            raise self._refusal(told.error_code, "committed offsets", identity)
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
         for topic in told.topics:
             for one in topic.partitions:
                 key = (topic.name, one.partition_index)
                 if one.error_code != codes.NONE:
-                    raise self._refusal(one.error_code, f"{key[0]}-{key[1]}")
+                    raise self._refusal(one.error_code, f"{key[0]}-{key[1]}", identity)
                 if one.committed_offset != NOTHING_COMMITTED:
                     found[key] = OffsetAndMetadata(
                         one.committed_offset, one.committed_leader_epoch, one.metadata or ""
@@ -157,15 +171,15 @@ class GroupCommits:
                 self._coordinators.forget(GROUP, self._group_id)
             raise
 
-    def _refusal(self, code: int, what: str) -> BrokerError:
+    def _refusal(self, code: int, what: str, identity: MemberIdentity) -> BrokerError:
         if code in (codes.NOT_COORDINATOR, codes.COORDINATOR_NOT_AVAILABLE):
             self._coordinators.forget(GROUP, self._group_id)
         if code in _OUSTED:
-            self.on_ousted(code)
+            self.on_ousted(code, identity)
             return CommitFailedError(code, f"group {self._group_id}")
         error = error_for(code, what)
         if code == codes.FENCED_INSTANCE_ID:
-            self.on_ousted(code)
+            self.on_ousted(code, identity)
         elif code == codes.STALE_MEMBER_EPOCH:
             error.retriable = True  # the next heartbeat brings the new epoch
         return error

@@ -58,7 +58,7 @@ class ConsumerMember(GroupMember):
             return None
         return MemberIdentity(self.member_id, self.epoch, self.settings.group_instance_id)
 
-    def on_ousted(self, code: int) -> None:
+    def on_ousted(self, code: int, identity: MemberIdentity) -> None:
         self.nudge.set()  # the next heartbeat tells what is true
 
     def stop(self) -> None:

@@ -145,8 +145,8 @@ class GroupMember(ABC):
         self.nudge.set()
 
     @abstractmethod
-    def on_ousted(self, code: int) -> None:
-        """A commit was refused with this code."""
+    def on_ousted(self, code: int, identity: MemberIdentity) -> None:
+        """What was asked by this name was refused with this code."""
 
     @abstractmethod
     def identity(self) -> MemberIdentity | None:

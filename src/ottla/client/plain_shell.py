@@ -236,6 +236,16 @@ class PlainShell(HasLock):
         """With the lock: lets the background thread call it, without the lock, in this order."""
         self._callbacks.append(callback)
 
+    def wait_for_callbacks(self, timeout_s: float | None) -> None:
+        """Until those given so far have run. One of them waits for nobody, least for itself."""
+        have_run = threading.Event()
+        with self.lock:
+            waits = not self.core.closed and not self.is_in_callback()
+            self.later(have_run.set)
+            self.wake()
+        if waits and not have_run.wait(timeout_s):
+            raise TimedOutError("flush: callbacks of the application have not come to their end")
+
     def wake(self) -> None:
         self._sleeps_until_ms = 0.0
         try:

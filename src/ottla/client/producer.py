@@ -360,9 +360,11 @@ class Producer:
         return len(info.partitions)
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Waits until everything sent so far is acknowledged or failed."""
+        """Waits until everything sent so far is acknowledged or failed, and callbacks were told."""
         deadline_ms = None if timeout_s is None else monotonic_ms() + timeout_s * 1000
         self._shell.call(self._machine.flush(deadline_ms))
+        left_s = None if deadline_ms is None else (deadline_ms - monotonic_ms()) / 1000
+        self._shell.wait_for_callbacks(left_s)
 
     def metrics(self) -> dict[str, float]:
         with self._shell.lock:

@@ -77,6 +77,7 @@ class ProducerBatch:
     sequence = NO_SEQUENCE
     ordinal = 0  # in the row of numbered batches of its lane
     attempts = 0
+    last_error: OttlaError | None = None  # of the last attempt
     connection: Connection | None = None  # on which it was last sent
     on_wire = False
     # Whether an attempt ended without an answer: then it may be in the log, until a broker that
@@ -213,7 +214,7 @@ class ProducerBatch:
             if not parts or parts[-1].count >= limit or parts[-1].append(*values) < 0:
                 part = ProducerBatch(self.lane, bytes_max, self.created_ms, self.deadline_ms)
                 part.is_transactional = self.is_transactional
-                part.attempts = self.attempts
+                part.attempts, part.last_error = self.attempts, self.last_error
                 part.number = (*self.number, len(parts))
                 part.ordinal = self.ordinal
                 part.append(*values)

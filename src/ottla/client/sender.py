@@ -168,11 +168,13 @@ class Sender:
         while (batch := accumulator.oldest()) is not None and batch.deadline_ms <= now_ms:
             seconds = (now_ms - batch.created_ms) / 1000
             lane = batch.lane
+            last = batch.last_error or self._core.last_network_error
+            why = f"; the last thing that failed: {last}" if last is not None else ""
             error = TimedOutError(
                 f"{batch.count} records to {lane.topic}-{lane.partition} were not acknowledged"
-                f" within delivery.timeout.ms ({seconds:.1f} s, {batch.attempts} attempts)"
+                f" within delivery.timeout.ms ({seconds:.1f} s, {batch.attempts} attempts){why}"
             )
-            error.__cause__ = self._core.last_network_error
+            error.__cause__ = last
             self._fail(batch, error)
 
     # -------------------------------------------------------------------------------- sending
@@ -455,6 +457,7 @@ class Sender:
             self._fail(batch, error)
             return
         self.batches_retried += 1
+        batch.last_error = error
         lane.put_back(batch)
         if pause:
             lane.not_before_ms = core.now_ms + backoff_ms(

@@ -210,7 +210,8 @@ def _read(field: dataclasses.Field[Any], value: Any) -> Any:
         try:
             value = read(value)
         except (TypeError, ValueError) as cause:
-            raise ConfigError(f"{name}={value!r}: {cause}") from cause
+            shown = "[hidden]" if read is _read_secret else repr(value)
+            raise ConfigError(f"{name}={shown}: {cause}") from cause
     if isinstance(value, str):
         value = _as_spelt(value, field.metadata.get("choices") or ())
     _check_range(name, field.metadata, value)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.ids import TopicPartition
 from ottla.client.consumer_calls import ConsumerCalls
 from ottla.client.consumer_errors import LogTruncatedError, NoOffsetError, OffsetOutOfRangeError
 from ottla.client.errors import AuthorizationError
@@ -171,7 +172,37 @@ def test_what_was_cut_off_is_not_read_on_after_yet_another_leader() -> None:
     log.leader, log.epoch = 0, 2
     log.append(b"c")
     world.machine.core.metadata.request_update()
-    assert world.values(10_000) == [], "until it seeks"
+    for _ in range(2):  # until it seeks
+        with pytest.raises(LogTruncatedError) as raised:
+            world.poll(10_000)
+        assert raised.value.offsets == {("t", 0): 1}
     world.machine.state_of(("t", 0)).seek(2)
     world.machine.fetcher.touch()
     assert world.values() == [b"c"]
+
+
+def test_what_was_cut_off_is_told_of_those_that_have_not_been_sought() -> None:
+    world = ConsumerWorld({"auto_offset_reset": "none"}, 2)
+    places = [("t", 0), ("t", 1)]
+    world.machine.assign(places)
+    for place in places:
+        world.log(*place).append(b"a", b"b")
+        world.machine.state_of(place).seek(0)
+    assert sorted(world.values() + world.values()) == [b"a", b"a", b"b", b"b"]
+    for place in places:
+        log = world.log(*place)
+        log.leader, log.epoch, log.epoch_ends = 1, 1, {0: 1}
+    told: set[TopicPartition] = set()
+    while told != set(places):
+        with pytest.raises(LogTruncatedError) as raised:
+            world.poll(60_000)
+        told |= set(raised.value.offsets)
+    world.machine.state_of(places[0]).seek(1)
+    world.machine.fetcher.touch()
+    with pytest.raises(LogTruncatedError) as raised:
+        world.poll(10_000)
+    assert raised.value.offsets == {places[1]: 1}
+    world.pass_time(1_000)
+    assert world.values() == [b"b"], "one that was sought goes on, whatever is the other one's"
+    world.machine.assign(places[:1])
+    assert world.values() == []

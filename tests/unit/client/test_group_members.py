@@ -215,6 +215,44 @@ def test_a_commit_of_a_member_that_is_gone_fails() -> None:
     assert ("lost", [("t", 0)]) in world.told
 
 
+@pytest.mark.parametrize("commit_ms", [250, 700])
+def test_a_commit_of_the_generation_before_does_not_cost_the_new_one(commit_ms: float) -> None:
+    """A cooperative member reads and commits while it joins. The coordinator answers that the
+    generation of the commit is over, before or after the member got its share of the new one."""
+    world = member(0, partition_assignment_strategy="cooperative-sticky")
+    machine, group = world.machine, world.group
+    drain(world)
+
+    def over(request: Any, version: int) -> Any:
+        answer = world._offset_commit(request, version)
+        if request.generation_id_or_member_epoch == 1:
+            answer["topics"][0]["partitions"][0]["error_code"] = codes.ILLEGAL_GENERATION
+        return Later(commit_ms, answer)
+
+    world.overrides[keys.JOIN_GROUP] = lambda request, version: Later(
+        200, group.join(request, version)
+    )
+    world.overrides[keys.SYNC_GROUP] = lambda request, version: Later(
+        200, group.sync(request, version)
+    )
+    world.overrides[keys.OFFSET_COMMIT] = over
+    group.is_rebalancing = True
+    joins = len(group.joins)
+    while len(group.joins) == joins:
+        assert world.values(20) == []
+    commit = machine.core.spawn(machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    commit.when_done(lambda _: None)
+    drain(world, 3_000)
+    assert isinstance(commit.error(), CommitFailedError)
+    identity = machine.identity()
+    assert identity is not None and identity.generation == 2
+    world.world.run(machine.commit({("t", 0): OffsetAndMetadata(1)}, 1e9))
+    beats = len(group.beats)
+    drain(world, 3_000)
+    assert len(group.beats) > beats, "it is a member as before"
+    assert ("lost", [("t", 0)]) not in world.told
+
+
 def test_commits_are_automatic_once_the_application_came_back() -> None:
     world = member(0, enable_auto_commit="true", auto_commit_interval_ms=1_000)
     assert world.values() == [b"0"]
@@ -241,6 +279,43 @@ def test_closing_commits_and_leaves() -> None:
     drain(world)
     world.world.run(world.machine.close(world.machine.consumed()))
     assert world.committed == {("t", 0): 1}
+    assert world.group.left == [world.group.member_id]
+
+
+def refuses_deleted(world: ConsumerWorld, partition: int) -> None:
+    """From now on the coordinator has no such partition: its topic was deleted."""
+
+    def refusing(request: Any, version: int) -> Any:
+        answer = world._offset_commit(request, version)
+        for topic in answer["topics"]:
+            for one in topic["partitions"]:
+                if one["partition_index"] == partition:
+                    one["error_code"] = codes.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+
+    world.overrides[keys.OFFSET_COMMIT] = refusing
+
+
+def test_a_topic_that_is_gone_does_not_hold_up_a_rebalance() -> None:
+    """Automatic commits ask once for it: what was deleted does not come back by asking."""
+    world = member(0, 1, enable_auto_commit="true", auto_commit_interval_ms=1_000_000)
+    assert drain(world) == {b"0", b"1"}
+    refuses_deleted(world, 1)
+    world.log("t", 0).append(b"new")
+    world.group.assigned = [("t", 0)]
+    world.group.is_rebalancing = True
+    world.pass_time(1_500)
+    assert drain(world, 2_000) == {b"new"}
+    assert len(world.commits) == 1
+    assert world.told[1:] == [("revoked", [("t", 0), ("t", 1)]), ("assigned", [("t", 0)])]
+
+
+def test_a_topic_that_is_gone_does_not_hold_up_a_close() -> None:
+    world = member(0, 1, enable_auto_commit="true")
+    drain(world)
+    refuses_deleted(world, 1)
+    world.world.run(world.machine.close(world.machine.consumed()))
+    assert len(world.commits) == 1
     assert world.group.left == [world.group.member_id]
 
 

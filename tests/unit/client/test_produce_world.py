@@ -14,12 +14,14 @@ import pytest
 
 from ottla.base.errors import InvariantError
 from ottla.client.delivery import outcome_of, place_of
-from ottla.client.errors import BufferFullError, TimedOutError
+from ottla.client.errors import BrokerError, BufferFullError, TimedOutError
 from ottla.client.lanes import Lane
+from ottla.client.nodes import DATA
 from ottla.client.producer_batch import ProducerBatch
 from ottla.client.producer_machine import ProducerMachine, size_of
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.settings import read_settings
+from ottla.protocol import error_codes as codes
 from tests.seeds import seed_for
 from tests.unit.client.produce_world import FAULTS, TOPIC, ProduceWorld
 
@@ -155,6 +157,38 @@ def test_the_world_knows_every_fault() -> None:
         assert story.world is not None
         seen |= set(story.world.faults)
     assert seen == set(FAULTS)
+
+
+def test_who_was_refused_until_the_time_was_over_is_told_why() -> None:
+    settings = read_settings(ProducerSettings, {"bootstrap.servers": "broker:9000"}, {})
+    machine = ProducerMachine(settings, lambda: 0.5, lambda: world.now_ms)
+    world = ProduceWorld(machine, 1, partitions=1, nodes=1, fault_rate=0.0)
+    world.run(machine.room(TOPIC, None, 0, 1e9))
+    world.logs[0].append = lambda batch: (codes.NOT_ENOUGH_REPLICAS, -1)  # type: ignore[method-assign]
+    place = machine.append(TOPIC, b"v", None, None, 0, 1000, on_delivery=None)
+    assert place is not None
+    world.advance(settings.delivery_timeout_ms + 1_000)
+    _, error = outcome_of(place[0], place[1], 0)
+    assert isinstance(error, TimedOutError)
+    assert "NOT_ENOUGH_REPLICAS" in str(error)
+    assert isinstance(error.__cause__, BrokerError)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_no_more_requests_wait_for_an_answer_than_are_allowed(count: int) -> None:
+    given = {"bootstrap.servers": "broker:9000", "max.in.flight.requests.per.connection": count}
+    settings = read_settings(ProducerSettings, given, {"batch_size": 0, "linger_ms": 0})
+    machine = ProducerMachine(settings, lambda: 0.5, lambda: world.now_ms)
+    world = ProduceWorld(machine, 1, partitions=2, nodes=1, fault_rate=0.0)
+    world.run(machine.room(TOPIC, None, 0, 1e9))
+    for number in range(20):
+        if number == 2:  # a first one of each partition goes alone
+            world.advance(1_000)
+            world._draw_fault = lambda: "deaf"  # type: ignore[method-assign]
+        machine.append(TOPIC, b"v", None, None, number % 2, 1000, on_delivery=None)
+        world.settle()
+    world.advance(1_000)
+    assert len(machine.core.nodes.connections[0, DATA].in_flight) == count
 
 
 def test_without_idempotence_one_at_a_time_keeps_the_order() -> None:

@@ -158,3 +158,8 @@ def test_secrets_are_shown_to_nobody() -> None:
     assert isinstance(read.sasl_password, Secret)
     assert read.sasl_password.reveal() == "hunter2"
     assert isinstance(read, ClientSettings)
+    for wrong in (b"hunter2", ["hunter2"]):
+        for name in ("sasl_password", "ssl_key_password"):
+            with pytest.raises(ConfigError, match="a text is needed") as told:
+                producer(**{name: wrong})
+            assert "hunter2" not in str(told.value)
