@@ -16,13 +16,13 @@ import logging
 import select
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.errors import OttlaError
 from ottla.base.ports import Buffer
+from ottla.client.callbacks import Callbacks
 from ottla.client.clock import monotonic_ms
 from ottla.client.connection import CLOSED, Connection
 from ottla.client.core import Core
@@ -66,7 +66,7 @@ class PlainShell(HasLock):
         self._wake_out.setblocking(False)
         self._epoll.register(self._wake_out.fileno(), select.EPOLLIN)
         self._sleeps_until_ms = 0.0  # 0 while the thread is awake and will look again by itself
-        self._callbacks: deque[Callable[[], None]] = deque()
+        self._callbacks = Callbacks()
         self._parked: set[Connection] = set()  # which callers' threads read by themselves
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -104,7 +104,7 @@ class PlainShell(HasLock):
             timer_ms = self.core.timers.next_deadline_ms()
             if (
                 nodes.opening
-                or self._callbacks
+                or self._callbacks.waiting
                 or nodes.earliest_sent_ms < self._sleeps_until_ms
                 or (timer_ms is not None and timer_ms < self._sleeps_until_ms)
             ):
@@ -234,16 +234,17 @@ class PlainShell(HasLock):
 
     def later(self, callback: Callable[[], None]) -> None:
         """With the lock: lets the background thread call it, without the lock, in this order."""
-        self._callbacks.append(callback)
+        self._callbacks.waiting.append(callback)
 
     def wait_for_callbacks(self, timeout_s: float | None) -> None:
         """Until those given so far have run. One of them waits for nobody, least for itself."""
         have_run = threading.Event()
         with self.lock:
-            waits = not self.core.closed and not self.is_in_callback()
+            if self._callbacks.is_done() or self.core.closed or self.is_in_callback():
+                return
             self.later(have_run.set)
             self.wake()
-        if waits and not have_run.wait(timeout_s):
+        if not have_run.wait(timeout_s):
             raise TimedOutError("flush: callbacks of the application have not come to their end")
 
     def wake(self) -> None:
@@ -282,7 +283,7 @@ class PlainShell(HasLock):
         try:
             while not self._ending:
                 self._turn()
-            self._run_callbacks()
+            self._callbacks.run()
         except Exception:
             # A defect of ours. Nobody may wait for ever because of it: all that is left fails.
             logger.exception("the client %s cannot go on and is closed", self._name)
@@ -290,7 +291,7 @@ class PlainShell(HasLock):
             alive.discard(self)
             with self.lock:
                 self._release()
-            self._run_callbacks()
+            self._callbacks.run()
 
     def _turn(self) -> None:
         with self.lock:
@@ -313,10 +314,10 @@ class PlainShell(HasLock):
             if deadline_ms is not None and deadline_ms <= now_ms:
                 self.core.on_time(now_ms)
             self.carry_out()
-        self._run_callbacks()
+        self._callbacks.run()
 
     def _timeout_s(self) -> float:
-        if self.core.nodes.opening or self._callbacks or self._ending:
+        if self.core.nodes.opening or self._callbacks.waiting or self._ending:
             return 0.0
         deadline_ms = self.core.now_ms + (HOVER_MS if self._parked else _SLEEP_MS_MAX)
         self.core.nodes.earliest_sent_ms = float("inf")
@@ -326,15 +327,6 @@ class PlainShell(HasLock):
         self._sleeps_until_ms = deadline_ms
         # Not a moment too early: a poll that ends before the deadline would spin until it.
         return max(0.0, deadline_ms - self.core.now_ms + 0.1) / 1000.0
-
-    def _run_callbacks(self) -> None:
-        callbacks = self._callbacks
-        while callbacks:
-            callback = callbacks.popleft()
-            try:
-                callback()
-            except Exception:
-                logger.exception("a callback of the application failed")
 
     def _on_event(self, connection: Connection | None, fd: int, mask: int) -> None:
         if connection is None:
