@@ -116,6 +116,9 @@ class Node:
     async def _enter(self) -> Parts:
         """Into the cluster: its store, its image, and the parts that stand on it."""
         self._open_log_dirs()
+        for log_dir in self._log_dirs:
+            # Before it registers: the cluster would count on a broker that never was.
+            log_dir.check_node(self.broker_id)
         if self._opened is None:
             directory = self._log_dirs[0].path
             self._opened = await done(

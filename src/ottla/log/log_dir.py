@@ -27,6 +27,7 @@ from ottla.base.ports import Files
 from ottla.log import checkpoints, clean_shutdown
 from ottla.log.meta_properties import (
     MetaProperties,
+    check_node,
     check_owner,
     read_meta_properties,
     write_meta_properties,
@@ -152,6 +153,11 @@ class LogDir:
             self._lock = None
 
     # -- whose it is --------------------------------------------------------------------------
+
+    def check_node(self, node_id: int) -> None:
+        """ConfigError if the dir belongs to another node; the cluster need not be known yet."""
+        if self._meta is not None:
+            check_node(self._meta, self.path, node_id)
 
     def claim(self, *, cluster_id: str, node_id: int) -> None:
         """ConfigError if the dir belongs to another cluster or node; a new dir becomes ours."""

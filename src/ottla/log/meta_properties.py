@@ -60,5 +60,9 @@ def check_owner(meta: MetaProperties, log_dir: str, cluster_id: str, node_id: in
         raise ConfigError(
             f"{log_dir} belongs to cluster {meta.cluster_id}, this broker to {cluster_id}"
         )
+    check_node(meta, log_dir, node_id)
+
+
+def check_node(meta: MetaProperties, log_dir: str, node_id: int) -> None:
     if meta.node_id != node_id:
         raise ConfigError(f"{log_dir} belongs to node {meta.node_id}, this broker is {node_id}")

@@ -3,6 +3,9 @@
 Changes come in the store's order and make the next image at once; what the difference asks of this
 broker is published, one step after the other. While a step is under way the image goes on, and the
 next step makes up for all of it. So nobody ever acts on an image that is older than the last one.
+
+Reading everything takes a while, and the store goes on telling of changes meanwhile: those that are
+newer than what was read come before it. They are kept, and laid over it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ class ImageKeeper:
         """Nodes that could not be read, and why; said once each."""
         self._publish = publish
         self._on_image = on_image
+        self._has_image = False
+        self._loads = 0
+        self._heard: list[Change] = []
+        """While something loads."""
         self._published: MetadataImage | None = None
         self._is_publishing = False
         self._waiting: list[tuple[int, int, Deferred[None]]] = []
@@ -39,12 +46,31 @@ class ImageKeeper:
     # -- what the store says ----------------------------------------------------------------
 
     def on_change(self, change: Change) -> None:
-        if change.number > self.image.last_change:
+        if self._loads:
+            self._heard.append(change)
+        if self._has_image and change.number > self.image.last_change:
             healed = [update.path for update in change.updates if update.path in self.damaged]
             self._take(apply_sound(self.image, change), healed)
 
+    def load_begins(self) -> None:
+        """To be called before the store is asked; `load_ended` whatever comes of it."""
+        self._loads += 1
+
+    def load_ended(self) -> None:
+        self._loads -= 1
+        if not self._loads:
+            self._heard.clear()
+
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        self._take(reload_sound(self.image, snapshot), list(self.damaged))
+        """Before `load_ended`."""
+        image, damaged = reload_sound(self.image, snapshot)
+        for change in self._heard:
+            if change.number > image.last_change:
+                written = {update.path for update in change.updates}
+                image, more = apply_sound(image, change)
+                damaged = [one for one in damaged if one.path not in written] + more
+        self._has_image = True
+        self._take(Taken(image, damaged), list(self.damaged))
 
     def _take(self, taken: Taken, healed: list[str]) -> None:
         for path in healed:

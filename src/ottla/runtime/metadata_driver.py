@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import OttlaError, check
@@ -137,9 +137,17 @@ class MetadataDriver:
             self._keeper.on_snapshot(outcome.result()[0])
             opened.resolve(self.image)
 
-        work = self.lane.run(self._enter, known_cluster_id, new_cluster_id)
-        work.when_done(entered)
+        self._load(entered, self._enter, known_cluster_id, new_cluster_id)
         return opened
+
+    def _load(
+        self, then: Callable[[Deferred[R]], None], work: Callable[..., R], *arguments: Any
+    ) -> None:
+        """What is heard while `work` reads the store is kept until `then` has taken it."""
+        self._keeper.load_begins()
+        loading = self.lane.run(work, *arguments)
+        loading.when_done(then)
+        loading.when_done(lambda _: self._keeper.load_ended())
 
     def _enter(
         self, known_cluster_id: str | None, new_cluster_id: str
@@ -243,7 +251,7 @@ class MetadataDriver:
             elif self._keeper.damaged:
                 self._on_image(self.image)
 
-        self.lane.run(self.store.load).when_done(loaded)
+        self._load(loaded, self.store.load)
 
     # -- a lost session ---------------------------------------------------------------------
 
@@ -274,7 +282,7 @@ class MetadataDriver:
             delay_ms = REGISTER_RETRY_MS * self._random.uniform(0.5, 1.5)
             self._timers.call_later(delay_ms, self._register_again)
 
-        self.lane.run(self._enter_again, self.image.cluster_id).when_done(entered)
+        self._load(entered, self._enter_again, self.image.cluster_id)
 
     def _enter_again(self, cluster_id: str) -> Snapshot:
         """In the pool. A store that was emptied or replaced meanwhile is not taken for true."""

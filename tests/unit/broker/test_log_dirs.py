@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from ottla.base.errors import StorageError
+from ottla.base.deferred import Deferred
+from ottla.base.errors import ConfigError, StorageError
 from ottla.broker.config_file import load_broker_config
 from ottla.broker.node import Node
+from ottla.broker.stores import OpenStore
 from ottla.log.log_dir import LogDir
+from ottla.metadata.memory_store import MemoryEnsemble, MemoryStore
 from ottla.testing.loop_thread import LoopThread
 from tests.patience import SECONDS_MAX
 
+R = TypeVar("R")
+
+
+class Here:
+    """A pool for calls that do not block."""
+
+    def run(self, work: Callable[..., R], *arguments: Any) -> Deferred[R]:
+        answer: Deferred[R] = Deferred()
+        answer.resolve(work(*arguments))
+        return answer
+
 
 @contextmanager
-def broker_over(*log_dirs: Path) -> Iterator[Node]:
-    overrides = [f"log.dirs={','.join(map(str, log_dirs))}", "ottla.metrics.listener="]
-    node = Node(load_broker_config(None, overrides, listen="127.0.0.1:0").config)
+def broker_over(
+    *log_dirs: Path, node_id: int = 0, store: MemoryStore | None = None
+) -> Iterator[Node]:
+    overrides = [
+        f"node.id={node_id}",
+        f"log.dirs={','.join(map(str, log_dirs))}",
+        "ottla.metrics.listener=",
+    ]
+    opened = None if store is None else OpenStore(store, Here(), is_cluster=True)
+    config = load_broker_config(None, overrides, listen="127.0.0.1:0").config
+    node = Node(config, store=opened)
     thread = LoopThread("ottla-test-broker")
     thread.start()
     try:
@@ -67,6 +90,19 @@ def test_a_disk_that_fails_on_the_way_is_let_go(
     monkeypatch.setattr(LogDir, "begin", failing)
     with broker_over(tmp_path / "first", tmp_path / "second") as node:
         assert [error is None for error in errors_of(node)] == [True, False]
+
+
+def test_data_of_another_node_are_refused_before_the_cluster_hears_of_it(tmp_path: Path) -> None:
+    ensemble = MemoryEnsemble()
+    with broker_over(tmp_path, node_id=1, store=MemoryStore(ensemble)):
+        pass
+    before = dict(ensemble.nodes)
+    with (
+        pytest.raises(ConfigError, match=r"belongs to node 1, this broker is 2"),
+        broker_over(tmp_path, node_id=2, store=MemoryStore(ensemble)),
+    ):
+        raise AssertionError("it started")
+    assert ensemble.nodes == before
 
 
 def test_it_does_not_start_without_the_first(tmp_path: Path, broken: Path) -> None:

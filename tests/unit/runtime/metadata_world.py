@@ -102,6 +102,8 @@ class Member:
         self.unclean = unclean
         self.alive = True
         self.paused: list[Callback] | None = None
+        self.hears_at_once = False
+        """Also while a call of its store is under way, as threads do."""
         self.history: list[MetadataImage] = []
         self.store = MemoryStore(world.ensemble, self.deliver)
         self._posts: list[Callback] = []
@@ -156,7 +158,10 @@ class Member:
             self._posts.pop(0)()
 
     def deliver(self, callback: Callback) -> None:
-        self.world.time.soon(self._guarded(callback))
+        if self.hears_at_once:
+            self._guarded(callback)()
+        else:
+            self.world.time.soon(self._guarded(callback))
 
     def _guarded(self, callback: Callback) -> Callback:
         def happen() -> None:
