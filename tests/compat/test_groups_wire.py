@@ -131,6 +131,9 @@ def test_offset_commit(member: Member, version: int) -> None:
     assert one.commit(5, version, partition=99, topic_id=topic_id) == 3
     assert one.commit(5, version, topic_id=topic_id, metadata="x" * 4097) == 12
     assert one.commit(5, version, topic_id=topic_id, metadata="é" * 4096) == OK
+    # Letters are counted as Java does: one beyond the first 65,536 is two.
+    assert one.commit(5, version, topic_id=topic_id, metadata="😀" * 2048) == OK
+    assert one.commit(5, version, topic_id=topic_id, metadata="😀" * 2048 + "x") == 12
 
 
 @pytest.mark.parametrize("version", range(1, 11))

@@ -225,6 +225,8 @@ def test_offsets_in_a_transaction(producer: TransactionWire, topic: str) -> None
     assert codes == [0] * 5
     assert producer.commit_offset(group, topic, 1, generation_id=3, member_id="x") == 25
     assert producer.commit_offset(group, "nope", 1) == 3
+    assert producer.commit_offset(group, topic, 1, metadata="😀" * 2048) == 0
+    assert producer.commit_offset(group, topic, 1, metadata="😀" * 2048 + "x") == 12
     assert producer.end(True) == 0
 
 

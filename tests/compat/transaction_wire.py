@@ -154,14 +154,21 @@ class TransactionWire(Wire):
         return int(answer.error_code)
 
     def commit_offset(
-        self, group: str, topic: str, offset: int, *, version: int = 3, **fields: Any
+        self,
+        group: str,
+        topic: str,
+        offset: int,
+        *,
+        version: int = 3,
+        metadata: str = "",
+        **fields: Any,
     ) -> int:
         part = schema("txn_offset_commit", version)
         partition = build(
             part.TxnOffsetCommitRequestPartition,
             partition_index=0,
             committed_offset=offset,
-            committed_metadata="",
+            committed_metadata=metadata,
         )
         asked = part.TxnOffsetCommitRequestTopic(name=topic, partitions=(partition,))
         request = build(

@@ -83,7 +83,9 @@ class ClassicMembers:
             return self._join(group, request, caller)
         except ProtocolError as refusal:
             log.info("group %r: no join, %r", group.group_id, str(refusal))
-            return Outcome((), join_refusal(refusal.code, request.member_id))
+            # Kafka tells the id again only where it has not looked at the group.
+            told = request.member_id if refusal.code == INVALID_SESSION_TIMEOUT else ""
+            return Outcome((), join_refusal(refusal.code, told))
 
     def _join(self, group: ConsumerGroup, request: Any, caller: Caller) -> Outcome[Fields]:
         config = self._context.config

@@ -76,7 +76,7 @@ class OffsetCommits:
                 code = refusal
                 if topic is None or index not in known:
                     code = unknown
-                elif code == NONE and len(metadata) > metadata_max:
+                elif code == NONE and is_too_long(metadata, metadata_max):
                     code = OFFSET_METADATA_TOO_LARGE
                 elif code == NONE:
                     commit = Commit(
@@ -120,8 +120,8 @@ class OffsetCommits:
             if topic is None:
                 continue
             for one in asked.partitions:
-                is_short = len(one.committed_metadata or "") <= metadata_max
-                if is_short and one.partition_index in topic.partitions:
+                is_long = is_too_long(one.committed_metadata or "", metadata_max)
+                if not is_long and one.partition_index in topic.partitions:
                     yield topic.topic_id, one.partition_index
 
     # -- OffsetFetch ------------------------------------------------------------------------
@@ -306,6 +306,14 @@ class OffsetCommits:
                 if now_ms >= ends_ms and not offsets.is_pending(group.group_id, topic, index):
                     expired.append((topic, index))
         return expired
+
+
+def is_too_long(metadata: str, most: int) -> bool:
+    """Kafka counts as Java does: a letter beyond the first 65,536 is two."""
+    count = len(metadata)
+    if count > most or 2 * count <= most:
+        return count > most
+    return len(metadata.encode("utf-16-le")) > 2 * most
 
 
 def commit_record(group_id: str, topic: str, partition: int, commit: Commit) -> Record:

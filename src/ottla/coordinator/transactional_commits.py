@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_context import GroupContext
-from ottla.coordinator.offset_commits import commit_record
+from ottla.coordinator.offset_commits import commit_record, is_too_long
 from ottla.coordinator.offsets_records import NO_TIMESTAMP, Commit
 from ottla.coordinator.shard import Caller, Fields, Outcome, Record, Transactional
 from ottla.protocol.error_codes import (
@@ -36,7 +36,7 @@ def commit_in_transaction(context: GroupContext, request: Any, caller: Caller) -
             code = refusal
             if topic is None or index not in topic.partitions:
                 code = UNKNOWN_TOPIC_OR_PARTITION
-            elif code == NONE and len(metadata) > context.config.offset_metadata_max_bytes:
+            elif code == NONE and is_too_long(metadata, context.config.offset_metadata_max_bytes):
                 code = OFFSET_METADATA_TOO_LARGE
             elif code == NONE:
                 commit = Commit(

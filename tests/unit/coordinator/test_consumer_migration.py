@@ -292,6 +292,14 @@ def test_a_member_with_nonsense_is_refused(world: World) -> None:
     assert answer["error_code"] == UNKNOWN_SERVER_ERROR
 
 
+def test_who_is_refused_is_told_its_id_only_where_nobody_looked_at_the_group(world: World) -> None:
+    member = mixed_group(world)
+    nonsense = world.classic_join(member, "t", protocol_type="connect")
+    assert (nonsense["error_code"], nonsense["member_id"]) == (INCONSISTENT_GROUP_PROTOCOL, "")
+    hasty = world.classic_join(member, "t", session_timeout_ms=1)
+    assert (hasty["error_code"], hasty["member_id"]) == (INVALID_SESSION_TIMEOUT, member)
+
+
 def test_classic_members_count_for_the_size_of_the_group() -> None:
     world = World(config=replace(CONFIG, group_consumer_max_size=1))
     world.join("b", "t")
