@@ -4,9 +4,11 @@ records that a new leader has not got.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from ottla.client import Consumer, Producer, Record
+from ottla.client import Admin, Consumer, Producer, Record
 from ottla.client.consumer_errors import LogTruncatedError
 from ottla.testing import Cluster
 from tests.client.members import PATIENCE_S, until
@@ -90,3 +92,26 @@ def test_what_an_unclean_election_lost_is_noticed(reset: str) -> None:
             read_up_to(consumer, got, 35)
         assert [record.offset for record in got[20:]] == list(range(10, 25))
         assert [int(record.value) for record in got[20:]] == list(range(100, 115))
+
+
+def test_a_send_that_waits_follows_a_leader_that_has_moved() -> None:
+    """The answer that sends it away is read by the thread that waits, and is not the last one."""
+    with (
+        Cluster(2, {"default.replication.factor": "2"}) as cluster,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer,
+    ):
+        admin.create_topic("t", 2)
+        for partition in (0, 1) * 3:  # connections to both are open, and used by this thread
+            producer.send("t", b"before", partition=partition).result(PATIENCE_S)
+        old = cluster.leader("t")
+        wait_until(lambda: len(cluster.in_sync("t")) == 2, PATIENCE_S, "both in sync")
+        admin.alter_reassignments({PLACE: [3 - old, old]})
+        assert admin.elect_leaders([PLACE]) == {PLACE: None}
+        with ThreadPoolExecutor(1) as waiting:
+            # Without a time-out of its own: at the end of one it would find what it has missed.
+            sent = waiting.submit(lambda: producer.send("t", b"after", partition=0).result())
+            try:
+                assert sent.result(PATIENCE_S).partition == 0
+            finally:
+                producer.close()

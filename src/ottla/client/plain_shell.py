@@ -173,9 +173,7 @@ class PlainShell(HasLock):
                     is_news = self._poll_and_read(connection, link, patience_ms)
                 if is_news:
                     self.carry_out()
-                    if is_done():
-                        return
-                elif patience_ms <= 0:
+                if is_done() or (patience_ms <= 0 and not is_news):
                     return
         finally:
             link.is_driven = False

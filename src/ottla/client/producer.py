@@ -95,8 +95,14 @@ class Delivery:
             if batch.parts is not None:
                 batch, index = place_of(batch, index)
             if batch.on_wire and not batch.done:
-                assert batch.connection is not None
-                shell.drive(batch.connection, lambda: batch.done or not batch.on_wire, until_ms)
+                connection = batch.connection
+                assert connection is not None
+
+                def is_elsewhere() -> bool:
+                    """Done, or to be sent again: perhaps it has been, to another broker."""
+                    return batch.done or not batch.on_wire or batch.connection is not connection
+
+                shell.drive(connection, is_elsewhere, until_ms)
                 if batch.parts is not None:
                     batch, index = place_of(batch, index)
             if batch.done:
