@@ -5,6 +5,9 @@ Method: a Kafka with a listener of each kind, both shells, right and wrong crede
 from __future__ import annotations
 
 import asyncio
+import base64
+import logging
+import traceback
 from functools import partial
 from typing import Any
 
@@ -41,6 +44,7 @@ def settings(node: SecureKafka, protocol: str, **more: object) -> dict[str, Any]
     return found | more
 
 
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 WAYS = [
     pytest.param("SSL", {}, marks=kafka, id="tls"),
     pytest.param("SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN"}, marks=kafka, id="plain"),
@@ -181,3 +185,27 @@ def test_other_clients_names_are_understood() -> None:
     read = read_settings(AdminSettings, given, {})
     assert (read.security_protocol, read.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-256")
     assert (read.sasl_username, read.ssl_cafile) == ("u", "authority.pem")
+
+
+@pytest.mark.parametrize("mechanism", [pytest.param(one, marks=kafka) for one in MECHANISMS])
+@pytest.mark.parametrize("password", [PASSWORD, "guessed-and-wrong"])
+def test_no_log_tells_a_password(
+    secure: SecureKafka,
+    topic: str,
+    mechanism: str,
+    password: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    more = {"sasl_mechanism": mechanism, "sasl_password": password}
+    ours = settings(secure, "SASL_PLAINTEXT", **more)
+    told = ""
+    with Producer(ours) as producer:
+        try:
+            producer.send(topic, b"value").result(PATIENCE_S)
+        except AuthenticationError as refused:
+            told = "".join(traceback.format_exception(refused))
+    assert bool(told) == (password != PASSWORD)
+    written = caplog.text + told + repr(producer)
+    for secret in (password, base64.b64encode(password.encode()).decode()):
+        assert secret not in written
