@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -205,22 +206,28 @@ def test_transactional_message_copier(bootstrap: str, java: JavaHost) -> None:
     assert sorted(committed(bootstrap, target, 400, (0, 1)), key=int) == values
 
 
-def test_kafka_transactions_tool(bootstrap: str, java: JavaHost) -> None:
-    topic = confluent.create_topic(bootstrap)
-    name = confluent.new_name("txn")
+def with_an_open_transaction(bootstrap: str) -> tuple[str, str, Producer]:
+    """A topic, the transactional id and the producer that has written to it."""
+    topic, name = confluent.create_topic(bootstrap), confluent.new_name("txn")
     producer = begin(bootstrap, name)
     producer.begin_transaction()
-    write(producer, topic, ["hangs"])
+    write(producer, topic, ["given up"])
+    return topic, name, producer
 
-    def tool(*arguments: str) -> str:
-        run = java.tool("TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
-        assert run.status == 0, run
-        return run.output
 
-    assert any(name in line and "Ongoing" in line for line in tool("list").splitlines())
-    assert f"{topic}-0" in tool("describe", "--transactional-id", name)
-    described = tool("describe-producers", "--topic", topic, "--partition", "0").splitlines()
-    assert len(described) == 2
+def transactions_tool(java: JavaHost, bootstrap: str, *arguments: str) -> list[str]:
+    """The lines that `kafka-transactions` prints."""
+    run = java.tool("TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
+    assert run.status == 0, run
+    return run.output.splitlines()
+
+
+def test_kafka_transactions_tool(bootstrap: str, java: JavaHost) -> None:
+    topic, name, _producer = with_an_open_transaction(bootstrap)
+    tool = partial(transactions_tool, java, bootstrap)
+    assert any(name in line and "Ongoing" in line for line in tool("list"))
+    assert f"{topic}-0" in "\n".join(tool("describe", "--transactional-id", name))
+    assert len(tool("describe-producers", "--topic", topic, "--partition", "0")) == 2
     tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     # Nobody reads it, and nobody waits for it any longer.
     confluent.send_values(bootstrap, topic, [b"plain"])
@@ -228,16 +235,8 @@ def test_kafka_transactions_tool(bootstrap: str, java: JavaHost) -> None:
 
 
 def test_kafka_transactions_ends_what_is_open_by_its_id(bootstrap: str, java: JavaHost) -> None:
-    topic = confluent.create_topic(bootstrap)
-    name = confluent.new_name("txn")
-    producer = begin(bootstrap, name)
-    producer.begin_transaction()
-    write(producer, topic, ["given up"])
-
-    def tool(*arguments: str) -> list[str]:
-        run = java.tool("TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
-        assert run.status == 0, run
-        return run.output.splitlines()
+    topic, name, producer = with_an_open_transaction(bootstrap)
+    tool = partial(transactions_tool, java, bootstrap)
 
     def state() -> str:
         (row,) = tool("list", "--transactional-id-pattern", f"{name[:-1]}.")[1:]
