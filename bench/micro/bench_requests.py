@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bench.brokers import SHARED_SETTINGS, Ottla
 from bench.groups import commit_frame, wait_until_coordinated
-from bench.topics import create_topic
+from bench.topics import create_topic, topic_id
 from bench.wire import Connection, frame
 from ottla.protocol.api_keys import FETCH, PRODUCE
 from ottla.records.batch_builder import RecordToWrite, build_batch
@@ -90,10 +90,11 @@ class Reading:
     def __init__(self, bootstrap: str) -> None:
         Producing(bootstrap, "read", 1, 15, 1024)(400)
         self._connection = Connection(bootstrap)
+        self._topic_id = topic_id(bootstrap, "read")
 
     def __call__(self, requests: int) -> None:
         for number in range(requests):
-            self._connection.exchange(fetch("read", 15 * (number % 100)))
+            self._connection.exchange(fetch(self._topic_id, 15 * (number % 100)))
 
 
 class Waiting:
@@ -102,11 +103,12 @@ class Waiting:
     def __init__(self, bootstrap: str) -> None:
         self._produce = Producing(bootstrap, "wait", 1, 1, 200)
         self._connection = Connection(bootstrap)
+        self._topic_id = topic_id(bootstrap, "wait")
         self._offset = 0
 
     def __call__(self, requests: int) -> None:
         for _ in range(requests):
-            self._connection.socket.sendall(fetch("wait", self._offset))
+            self._connection.socket.sendall(fetch(self._topic_id, self._offset))
             self._offset += 1
             self._produce(1)
             self._connection.receive()
@@ -132,11 +134,12 @@ class Committing:
                 connection.receive()
 
 
-def fetch(topic: str, offset: int) -> bytes:
+def fetch(of_topic: object, offset: int) -> bytes:
     wanted = {
         "partition": 0,
         "current_leader_epoch": -1,
         "fetch_offset": offset,
+        "last_fetched_epoch": -1,
         "log_start_offset": -1,
         "partition_max_bytes": 1 << 20,
     }
@@ -148,11 +151,11 @@ def fetch(topic: str, offset: int) -> bytes:
         "isolation_level": 0,
         "session_id": 0,
         "session_epoch": -1,
-        "topics": [{"topic": topic, "partitions": [wanted]}],
+        "topics": [{"topic_id": of_topic, "partitions": [wanted]}],
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    return frame(FETCH, 11, fields)
+    return frame(FETCH, 17, fields)
 
 
 LOADS: dict[str, tuple[int, Callable[[str], Callable[[int], None]]]] = {

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import random
-import socket
-import struct
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +26,7 @@ from ottla.protocol.error_codes import (
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.protocol.messages import decode_response, encode_request
+from ottla.protocol.messages import encode_request
 from ottla.records import compression
 from ottla.records.batch_builder import RecordToWrite, build_batch
 from ottla.records.batch_header import (
@@ -43,6 +41,7 @@ from tests.compat.confluent import admin_client, create_topic, new_name, result_
 from tests.compat.nodes import wait_until
 from tests.compat.wire import Wire, fetch
 from tests.patience import SECONDS_MAX
+from tests.property.line import Line
 from tests.seeds import seed_for
 
 PRODUCE, METADATA = 0, 3
@@ -56,34 +55,8 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-class Line:
-    """One connection that sends produce requests and decodes what comes back."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
-
-    def call(self, version: int, body: bytes) -> Any:
-        self.send(version, body)
-        return self.receive(version)
-
-    def send(self, version: int, body: bytes) -> None:
-        flexible = b"\0" if version >= 9 else b""
-        frame = struct.pack(">hhih", PRODUCE, version, 7, 4) + b"test" + flexible + body
-        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
-
-    def receive(self, version: int) -> Any:
-        size = struct.unpack(">i", self._exactly(4))[0]
-        answer = self._exactly(size)
-        assert answer[:4] == struct.pack(">i", 7)
-        return decode_response(PRODUCE, version, answer[5 if version >= 9 else 4 :])
-
-    def _exactly(self, size: int) -> bytes:
-        received = b""
-        while len(received) < size:
-            part = self.socket.recv(size - len(received))
-            assert part, "the broker closed the connection"
-            received += part
-        return received
+def line_to(port: int) -> Line:
+    return Line(port, PRODUCE, 9)
 
 
 def a_batch(rng: random.Random, sequence: int) -> bytes:
@@ -148,13 +121,13 @@ def test_both_ways_give_the_same_answers(broker: Broker, version: int) -> None:
     rng = random.Random(seed_for(f"produce route {version}"))
     topics = [create_topic(broker.bootstrap) for _ in range(2)]
     ids = [topic_id_of(broker, topic) for topic in topics]
-    routed = Line(broker.port)
+    routed = line_to(broker.port)
     sequence = 0
     for _ in range(REQUESTS):
         batch = a_batch(rng, sequence)
         acks = rng.choice((-1, -1, 1, 2))
         first = told(routed.call(version, a_body(version, topics[0], ids[0], batch, acks)))
-        alone = Line(broker.port)
+        alone = line_to(broker.port)
         second = told(alone.call(version, a_body(version, topics[1], ids[1], batch, acks)))
         alone.socket.close()
         assert first == second
@@ -206,7 +179,7 @@ def replicated_topic(cluster: Cluster) -> str:
 
 
 def line_to_leader(cluster: Cluster, topic: str) -> Line:
-    return Line(cluster.port(cluster.leader(topic)))
+    return line_to(cluster.port(cluster.leader(topic)))
 
 
 @pytest.mark.parametrize("version", [9, 12, 13])

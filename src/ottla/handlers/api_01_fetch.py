@@ -4,9 +4,8 @@ v7 sessions (KIP-227); v10 zstd, which older readers get too, as from Kafka 4; v
 and divergence (KIP-595); v13 topic ids; v15 replica state as a tag; v16 leader hints. Records are
 handed on as slices of segment files: their bytes never enter Python.
 
-A fetch that finds too little waits, known to each of its partitions, until an append or the
-watermark wakes it or its time is up; nothing polls. It is answered at the end of the loop's turn:
-the producer that woke it has its answer first, and what else is appended in the turn goes with it.
+A fetch that finds too little waits (`fetch_wait`). The requests of a reader of one partition take a
+shorter way after the first (`fetch_route`).
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import uuid
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
-from ottla.base.limits import FETCH_WAIT_MS_MAX
-from ottla.base.ports import Timer
 from ottla.handlers.context import Context
+from ottla.handlers.fetch_route import READ_COMMITTED, learn
+from ottla.handlers.fetch_wait import FetchWait
 from ottla.handlers.leader_hints import endpoints_of, leader_of
 from ottla.handlers.local_partitions import ANY_EPOCH
 from ottla.handlers.nearest_replica import NO_PREFERENCE, preferred_replica
 from ottla.handlers.replica_fetch import handle_replica_fetch
-from ottla.handlers.reply import ParkedDeferred, Reply
+from ottla.handlers.reply import Reply
 from ottla.log.partition_log import LogSlice, PartitionLog
 from ottla.log.segment import RottenLength
 from ottla.protocol.error_codes import (
@@ -47,7 +46,6 @@ from ottla.replication.partition import Partition
 API_KEY = 1
 VERSIONS = (4, 18)
 
-READ_COMMITTED = 1
 FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_HINTS = 16
@@ -70,21 +68,18 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     fetch = _Fetch(context, request, answer)
     fetch.find()
     fetch.read()
+    fetch.keep_route(body)
     if fetch.may_answer():
         return fetch.reply()
     return fetch.park()
 
 
-class _Fetch:
+class _Fetch(FetchWait):
     """One request: what was read so far, and whether that is enough."""
 
     __slots__ = (
         "_bytes_max",
         "_found",
-        "_is_woken",
-        "_missing_bytes",
-        "_parked",
-        "_timer",
         "_urgent",
         "answer",
         "bytes_read",
@@ -104,10 +99,6 @@ class _Fetch:
         self._found: list[Partition | None] = []
         """The partitions of the answer, in its order; waiting, we are known to each of them."""
         self._urgent = False
-        self._missing_bytes = 0
-        self._is_woken = False
-        self._parked: ParkedDeferred | None = None
-        self._timer: Timer | None = None
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -228,6 +219,12 @@ class _Fetch:
             return NOT_LEADER_OR_FOLLOWER
         return UNKNOWN_TOPIC_OR_PARTITION
 
+    def keep_route(self, body: memoryview) -> None:
+        """For the next request like this one."""
+        if len(self._found) == 1 and self._found[0] is not None and not self._urgent:
+            partition = self._found[0]
+            learn(self.context, body, self.request, self.answer, partition, _tell_at_last)
+
     # -- answering --------------------------------------------------------------------------
 
     def may_answer(self) -> bool:
@@ -255,57 +252,26 @@ class _Fetch:
     # -- waiting ----------------------------------------------------------------------------
 
     def park(self) -> Deferred[Reply | None]:
-        self._missing_bytes = self.request.min_bytes - self.bytes_read
-        for partition in self._found:
-            assert partition is not None  # or there would have been an error to tell
-            partition.add_waiter(self)
-        # A client may ask for weeks; one that is gone without a word would be kept for so long.
-        wait_ms = min(self.request.max_wait_ms, FETCH_WAIT_MS_MAX)
-        self._timer = self.context.services.timers.call_later(wait_ms, self._wake)
-        self._parked = ParkedDeferred(self._abandon)
-        return self._parked
+        # Each was found, or there would have been an error to tell.
+        found = [partition for partition in self._found if partition is not None]
+        missing_bytes = self.request.min_bytes - self.bytes_read
+        return self.wait(self.context.services, found, missing_bytes, self.request.max_wait_ms)
 
-    def on_progress(self, partition: Partition, new_bytes: int) -> None:
-        """`new_bytes` is 0 when the watermark moved and nobody knows by how much: look again."""
-        self._missing_bytes -= new_bytes
-        if self._is_woken or (self._missing_bytes > 0 and new_bytes):
-            return
-        self._is_woken = True
-        self.context.services.soon(self._look)
-
-    def _look(self) -> None:
-        self._is_woken = False
-        parked = self._parked
-        if parked is None:
-            return  # answered or abandoned in the same turn
+    def enough(self) -> Reply | None:
         self.read()
         if self.may_answer():
-            self._abandon()
-            parked.resolve(self.reply())
-        else:
-            # It is hidden by an open transaction, or not so much after all.
-            self._missing_bytes = self.request.min_bytes - self.bytes_read
+            return self.reply()
+        self.missing_bytes = self.request.min_bytes - self.bytes_read
+        return None
 
-    def on_gone(self, partition: Partition) -> None:
-        self._wake()
+    def at_last(self) -> Reply:
+        self.find()
+        self.read()
+        return self.reply()
 
-    def _wake(self) -> None:
-        """Its time is up, or a partition is gone: what is there now is the answer."""
-        parked = self._parked
-        if parked is not None:
-            self._abandon()
-            self.find()
-            self.read()
-            parked.resolve(self.reply())
 
-    def _abandon(self) -> None:
-        """Nobody waits any more."""
-        self._parked = None
-        if self._timer is not None:
-            self._timer.cancel()
-        for partition in self._found:
-            if partition is not None:
-                partition.remove_waiter(self)
+def _tell_at_last(context: Context, request: FetchRequest, answer: SessionAnswer) -> Reply:
+    return _Fetch(context, request, answer).at_last()
 
 
 def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics) -> Reply:

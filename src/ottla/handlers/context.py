@@ -15,6 +15,7 @@ from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Outcome, Transactional
 from ottla.coordinator.transaction_asks import EndAsked, InitAsked
 from ottla.coordinator.transaction_shard import TransactionShard
+from ottla.handlers.reply import Part
 from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.controller import Decision
@@ -232,7 +233,7 @@ class Route(Protocol):
     def api_key(self) -> int: ...
     def answer(
         self, context: Context, body: memoryview, correlation_id: int
-    ) -> bytes | Deferred[Any] | None:
+    ) -> bytes | list[Part] | Deferred[Any] | None:
         """The whole frame of the answer, or None if this request has to go the long way."""
         ...
 
@@ -246,7 +247,7 @@ class Context:
     connection_id: int
     client_address: str = ""
     route: Route | None = None
-    """For the next request like the last; see `produce_route` and `commit_route`."""
+    """For the next request like the last; see `produce_route`, `fetch_route`, `commit_route`."""
 
 
 Handler = Callable[[Context, Any], Any]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from ottla.protocol.fetch_request import (
     NO_HIGH_WATERMARK,
+    USUAL_BYTES,
     FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
+    is_usual,
     read_fetch_request,
+    split_usual,
 )
 from ottla.protocol.fetch_response import FetchedPartition, FetchedTopic, fetch_response_parts
 
 __all__ = [
     "NO_HIGH_WATERMARK",
+    "USUAL_BYTES",
     "FetchPartition",
     "FetchRequest",
     "FetchTopic",
@@ -21,5 +25,7 @@ __all__ = [
     "FetchedTopic",
     "ForgottenTopic",
     "fetch_response_parts",
+    "is_usual",
     "read_fetch_request",
+    "split_usual",
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Callable
 
 from ottla.base.errors import MalformedRequest
 from ottla.base.limits import REQUEST_OBJECTS_MAX
@@ -155,6 +156,13 @@ _NOTHING_MORE = b"\0\0\1\1\0"
 # The same, but for one tag of the request: the replica's state, of 13 bytes, without tags.
 _REPLICA_STATE = b"\0\0\1\1\1\1\x0d"
 _NO_TAGS = b"\0"
+# The same request of a consumer, in the parts that a route compares: up to its session's epoch, the
+# epoch, up to the offset, the offset, and the rest.
+_USUAL = struct.Struct(">17s i 26s q 21s")
+USUAL_BYTES = _ONE_PARTITION.size
+
+UsualParts = tuple[bytes, int, bytes, int, bytes]
+split_usual: Callable[[memoryview], UsualParts] = _USUAL.unpack
 
 # The least that one element takes on the wire, by which a declared count is judged.
 _TOPIC_BYTES_MIN = 3
@@ -172,6 +180,14 @@ def read_fetch_request(version: int, body: memoryview) -> FetchRequest:
         return _LegacyReader(version, body).read()
     except MALFORMED as cause:
         raise MalformedRequest(f"Fetch v{version}: {cause}") from cause
+
+
+def is_usual(version: int, body: memoryview) -> bool:
+    """Whether it is a consumer's, for one partition by the topic's id, and asks nothing special."""
+    if version < _FIRST_WITH_REPLICA_STATE or len(body) != USUAL_BYTES:
+        return False
+    *_, topics, _, partitions, _, _, _, _, _, _, rest = _ONE_PARTITION.unpack(body)
+    return topics == partitions == _ONE_ELEMENT and bool(rest == _NOTHING_MORE)
 
 
 def _read_one_partition(version: int, body: memoryview) -> FetchRequest | None:

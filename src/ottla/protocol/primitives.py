@@ -62,6 +62,8 @@ def uvarint(value: int) -> bytes:
         return ONE_BYTE[value]
     if value < 16_384:
         return bytes((value & 127 | 128, value >> 7))
+    if value < 2_097_152:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)

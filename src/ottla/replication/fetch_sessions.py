@@ -39,6 +39,11 @@ class SessionPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
+    def told(self, high_watermark: int, log_start_offset: int) -> None:
+        """The reader was sent records, and with them these."""
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+
     def worth_telling(self, fetched: FetchedPartition) -> bool:
         """Whether an incremental answer must name this partition; remembers what it says."""
         telling = (
@@ -68,6 +73,11 @@ class FetchSession:
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
+
+    def advance(self, now_ms: int) -> None:
+        """The request that was due has come."""
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.last_used_ms = now_ms
 
     def update(self, request: FetchRequest) -> None:
         for name, topic_id, indexes in request.forgotten:
@@ -132,14 +142,17 @@ class FetchSessions:
             return SessionAnswer(FETCH_SESSION_TOPIC_ID_ERROR, None, False, ())
         if epoch != session.epoch:
             return SessionAnswer(INVALID_FETCH_SESSION_EPOCH, None, False, ())
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        session.last_used_ms = now_ms
+        session.advance(now_ms)
         session.update(request)
         if not session.partitions:
             # Nothing is left to read in it: the slot is worth more to somebody else.
             del self._sessions[session_id]
             return SessionAnswer(NONE, None, False, ())
         return SessionAnswer(NONE, session, True, session.partitions.items())
+
+    def is_next(self, session: FetchSession, epoch: int) -> bool:
+        """Whether a request of that epoch is the one that is due in this session."""
+        return epoch == session.epoch and self._sessions.get(session.session_id) is session
 
     def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> SessionAnswer:
         if not request.topics or not self._make_room(now_ms):

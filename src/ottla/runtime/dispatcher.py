@@ -60,7 +60,7 @@ class Dispatcher:
                 if isinstance(answer, Deferred):
                     answer.when_done(lambda done: self._on_routed(done, stats, started_ns))
                     return answer
-                self._stats.bytes_out += len(answer)
+                self._stats.bytes_out += _size_of(answer)
                 stats.observe(time.perf_counter_ns() - started_ns)
                 return answer
         header = read_request_header(frame)
@@ -87,8 +87,10 @@ class Dispatcher:
         stats.observe(time.perf_counter_ns() - started_ns)
         return parts
 
-    def _on_routed(self, done: Deferred[bytes], stats: ApiStats, started_ns: int) -> None:
-        self._stats.bytes_out += len(done.result())
+    def _on_routed(
+        self, done: Deferred[bytes | list[Part]], stats: ApiStats, started_ns: int
+    ) -> None:
+        self._stats.bytes_out += _size_of(done.result())
         stats.observe(time.perf_counter_ns() - started_ns)
 
     def _context(self, peer: Peer, header: RequestHeader) -> Context:
@@ -165,7 +167,15 @@ class Dispatcher:
         return SIZE.pack(len(prefix) + len(body)) + prefix + body
 
 
-def _by_route(context: Context, route: Route, frame: memoryview) -> bytes | Deferred[Any] | None:
+def _size_of(answer: bytes | list[Part]) -> int:
+    if isinstance(answer, bytes):
+        return len(answer)
+    return sum([len(part) if isinstance(part, bytes) else part.size for part in answer])
+
+
+def _by_route(
+    context: Context, route: Route, frame: memoryview
+) -> bytes | list[Part] | Deferred[Any] | None:
     """The answer to a request that the connection's route fits; None if it does not."""
     if len(frame) < FIXED_HEADER_SIZE:
         return None
