@@ -113,6 +113,8 @@ class SegmentList:
         """
         found: list[tuple[int, int]] = []
         for segment in self.from_offset(first):
+            if not segment.txn_index.exists():
+                continue
             index = segment.aborted_transactions()
             if read is not None and len(index):
                 upper_bound = min(upper_bound, self._offset_behind(read, first, upper_bound))
@@ -125,6 +127,8 @@ class SegmentList:
             else:
                 continue
             break
+        if not found:
+            return []
         return [(producer_id, first_offset) for first_offset, producer_id in sorted(found)]
 
     def _offset_behind(self, read: LogSlice, first: int, otherwise: int) -> int:

@@ -4,6 +4,7 @@ Method: a route that the handler has learned, over a real replica; then the worl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -28,8 +29,13 @@ class Reader:
         self.context = Context(services, VERSION, "x", LISTENER, 1, "127.0.0.1")
         self._services = services
 
-    def asks(self, offset: int, session: tuple[int, int] = (0, -1), *more: int) -> memoryview:
-        """`more`: further partitions that it asks for."""
+    def asks(
+        self,
+        offset: int,
+        session: tuple[int, int] = (0, -1),
+        indexes: Sequence[int] = (0,),
+        forgets: Sequence[int] = (),
+    ) -> memoryview:
         partitions = [
             {
                 "partition": index,
@@ -39,7 +45,7 @@ class Reader:
                 "log_start_offset": -1,
                 "partition_max_bytes": 1 << 20,
             }
-            for index in (0, *more)
+            for index in indexes
         ]
         fields = {
             "max_wait_ms": 500,
@@ -49,7 +55,9 @@ class Reader:
             "session_id": session[0],
             "session_epoch": session[1],
             "topics": [{"topic_id": TOPIC_ID, "partitions": partitions}],
-            "forgotten_topics_data": [],
+            "forgotten_topics_data": [{"topic_id": TOPIC_ID, "partitions": list(forgets)}]
+            if forgets
+            else [],
             "rack_id": "",
         }
         return memoryview(encode_request(api_01_fetch.API_KEY, VERSION, fields))
@@ -137,8 +145,17 @@ def test_a_refusal_leaves_the_session_as_it_was(broker: ClusterBroker) -> None:
 
 def test_a_session_with_more_in_it(broker: ClusterBroker) -> None:
     reader, session = in_a_session(broker)
-    reader.takes_the_long_way(reader.asks(1, (session, 2), 1))
+    reader.takes_the_long_way(reader.asks(1, (session, 2), (0, 1)))
     assert reader.takes_the_short_way(reader.asks(1, (session, 3))) is None
+
+
+def test_a_partition_that_was_forgotten_and_asked_for_anew(broker: ClusterBroker) -> None:
+    reader, session = in_a_session(broker)
+    reader.takes_the_long_way(reader.asks(1, (session, 2), (0, 1)))
+    reader.takes_the_long_way(reader.asks(1, (session, 3), (1,), forgets=(0,)))
+    reader.takes_the_long_way(reader.asks(1, (session, 4), (0, 1), forgets=(1,)))
+    reader.takes_the_long_way(reader.asks(1, (session, 5), (), forgets=(1,)))
+    assert reader.takes_the_short_way(reader.asks(1, (session, 6))) is None
 
 
 def test_a_session_that_was_ended_and_one_of_the_same_id(broker: ClusterBroker) -> None:
