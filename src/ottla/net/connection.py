@@ -56,6 +56,7 @@ class Connection:
         "_bytes_held",
         "_closed",
         "_descriptor",
+        "_is_flush_due",
         "_outgoing",
         "_processor",
         "_reading",
@@ -90,6 +91,7 @@ class Connection:
         self._bytes_held = 0  # by answers that are ready before their turn
         self._reading = False
         self._writing = False
+        self._is_flush_due = False
         self._closed = False
         self.answered = 0
         self.opened_ms = self.last_read_ms = self.last_progress_ms = processor.now_ms()
@@ -216,8 +218,21 @@ class Connection:
         self._collect()
         if self.incoming.has_aside():
             self._handle_frames()
+        elif self._slots:
+            self._flush_at_the_end_of_the_turn()
         else:
             self._flush()
+
+    def _flush_at_the_end_of_the_turn(self) -> None:
+        """More answers are awaited, and what brought this one may bring some of them in the same
+        turn: a watermark passes several batches. They leave together, and wake the peer once."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._processor.call_soon(self._flush_due)
+
+    def _flush_due(self) -> None:
+        self._is_flush_due = False
+        self._flush()
 
     def _hold(self, slot: _Slot) -> None:
         """Its turn has not come, and what it waits behind may take its time."""

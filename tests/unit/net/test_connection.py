@@ -26,6 +26,7 @@ from ottla.net.acceptor import Acceptor, ConnectionLimits
 from ottla.net.connection import Connection
 from ottla.net.incoming import FrameMemory
 from ottla.net.lookout import Lookout
+from ottla.net.outgoing import Outgoing
 from ottla.net.processor import Processor
 from ottla.runtime.clocks import SystemClock
 from ottla.runtime.timers import LoopTimers
@@ -129,6 +130,32 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
         server.answer(0)
         answers = [await next_answer(reader) for _ in range(3)]
         assert answers == [b"later 1", b"later 2", b"now 3"]
+
+    scenario(play)
+
+
+def test_answers_of_one_turn_leave_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others are still awaited; the last one has nothing to wait for."""
+    sent: list[int] = []
+    real = Outgoing.pump
+
+    def pump(outgoing: Outgoing) -> bool:
+        sent.append(len(outgoing.parts))
+        return real(outgoing)
+
+    monkeypatch.setattr(Outgoing, "pump", pump)
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        writer.write(b"".join(framed(b"later %d" % number) for number in range(4)))
+        await seen(server, 4)
+        for _ in range(3):
+            server.answer()
+        assert sent == []
+        answers = [await next_answer(reader) for _ in range(3)]
+        assert sent == [3]
+        server.answer()
+        assert sent == [3, 1]
+        assert [*answers, await next_answer(reader)] == [b"later %d" % one for one in range(4)]
 
     scenario(play)
 
