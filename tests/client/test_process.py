@@ -57,9 +57,9 @@ def fill(bootstrap: str, topic: str, count: int = RECORDS) -> list[list[bytes]]:
     return expected
 
 
-def copied(bootstrap: str, topic: str) -> list[list[bytes]]:
+def copied(bootstrap: str, topic: str, *, decided: bool = False) -> list[list[bytes]]:
     found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-    for record in stored(bootstrap, f"{topic}-copy", committed=True):
+    for record in stored(bootstrap, f"{topic}-copy", committed=True, decided=decided):
         found[record.partition].append(record.value or b"")
     return found
 
@@ -371,6 +371,62 @@ def test_asyncio(cluster: str, topic: str) -> None:
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
     # Kafka answers before the markers are written.
     wait_until(lambda: copied(cluster, topic) == expected, 60, "all is copied")
+
+
+class Interrupted:
+    """A function that copies, and is interrupted at some of the records, at each of them once."""
+
+    def __init__(self, topic: str, how: type[BaseException]) -> None:
+        self._target = f"{topic}-copy"
+        self._how = how
+        self._met: set[bytes] = set()
+
+    def copy(self, record: Record) -> Output:
+        if int(record.value) % 25 == 0 and record.value not in self._met:
+            self._met.add(record.value)
+            raise self._how
+        return Output(self._target, record.value, partition=record.partition)
+
+
+def test_a_loop_that_is_interrupted_can_be_called_again(cluster: str, topic: str) -> None:
+    """With the same clients: what it had read and not written yet is read again."""
+    expected = fill(cluster, topic)
+    function = Interrupted(topic, KeyboardInterrupt).copy
+    with (
+        Consumer(settings_of(cluster, topic)) as consumer,
+        Producer(bootstrap_servers=cluster, transactional_id=topic) as producer,
+    ):
+        consumer.subscribe(topic)
+
+        def is_over() -> bool:
+            return sum(consumer.caught_up().values()) == RECORDS
+
+        while not is_over():
+            with contextlib.suppress(KeyboardInterrupt):
+                process(consumer, producer, function, is_over=is_over, max_records=9)
+    assert copied(cluster, topic, decided=True) == expected
+
+
+def test_a_task_that_is_cancelled_can_be_begun_again(cluster: str, topic: str) -> None:
+    expected = fill(cluster, topic)
+    function = Interrupted(topic, asyncio.CancelledError).copy
+
+    async def work() -> None:
+        async with (
+            AsyncConsumer(settings_of(cluster, topic)) as consumer,
+            AsyncProducer(bootstrap_servers=cluster, transactional_id=topic) as producer,
+        ):
+            consumer.subscribe(topic)
+
+            def is_over() -> bool:
+                return sum(consumer.caught_up().values()) == RECORDS
+
+            while not is_over():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await aio_process(consumer, producer, function, is_over=is_over, max_records=9)
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+    assert copied(cluster, topic, decided=True) == expected
 
 
 @pytest.mark.parametrize(
