@@ -390,3 +390,29 @@ def test_a_poll_ends_when_another_task_closes_its_consumer() -> None:
             await polling
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+
+
+class ClosedInPoll(Consumer):
+    """Another thread closes it when a poll has its records, and has not returned yet."""
+
+    def _take_records(self, count_max: int) -> Any:
+        taken = super()._take_records(count_max)
+        if taken:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(self.close).result(PATIENCE_S)
+        return taken
+
+
+def test_records_that_a_close_has_committed_are_handed_out(cluster: str, topic: str) -> None:
+    """Nobody else will get them."""
+    make_topic(cluster, topic)
+    with Producer(bootstrap_servers=cluster) as producer:
+        producer.send(topic, b"v")
+    settings = {"bootstrap.servers": cluster, "group.id": topic, "auto.offset.reset": "earliest"}
+    with ClosedInPoll(settings) as consumer:
+        consumer.subscribe(topic)
+        assert [record.value for record in consumer.poll(PATIENCE_S)] == [b"v"]
+        with pytest.raises(ClosedError):
+            consumer.poll(0)
+    with Admin(bootstrap_servers=cluster) as admin:
+        assert admin.list_group_offsets(topic, [(topic, 0)])[topic, 0].offset == 1
