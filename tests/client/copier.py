@@ -9,6 +9,8 @@ import sys
 
 from ottla.client import Consumer, Output, Producer, Record, process
 
+TRANSACTION_RECORDS = 7
+
 
 def main(bootstrap: str, source: str, target: str) -> None:
     settings = {
@@ -33,7 +35,7 @@ def main(bootstrap: str, source: str, target: str) -> None:
         Producer(bootstrap_servers=bootstrap, transactional_id=f"copier of {source}") as producer,
     ):
         consumer.subscribe(source)
-        process(consumer, producer, copy, is_over=report, max_records=7)
+        process(consumer, producer, copy, is_over=report, max_records=TRANSACTION_RECORDS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""An Apache Kafka with listeners for those who come by TLS and SASL, beside the open one."""
+"""An Apache Kafka with listeners for those who come by TLS and SASL, beside the open one, and for
+those who come through a proxy.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.client.proxied import PROTOCOLS, with_proxy
+from tests.client.proxy import Proxy
 from tests.compat.nodes import KafkaNode
 from tests.ports import free_port
 
@@ -51,6 +55,7 @@ class SecureKafka(KafkaNode):
     def __init__(self, directory: Path, overrides: Mapping[str, str], authority: Authority) -> None:
         super().__init__(directory, overrides)
         self.authority = authority
+        self.proxy = Proxy()
         self.ports = {name: free_port() for name in ("SASL_SSL", "SASL_PLAINTEXT", "SSL")}
 
     def address(self, protocol: str) -> str:
@@ -58,13 +63,14 @@ class SecureKafka(KafkaNode):
 
     def _properties(self) -> str:
         listeners = "".join(f"{name}://{self.address(name)}," for name in self.ports)
-        text = "\n" + super()._properties()
+        text = with_proxy(super()._properties(), self.proxy)
         for setting in ("listeners", "advertised.listeners"):
             text = text.replace(f"\n{setting}=", f"\n{setting}={listeners}", 1)
         login = "org.apache.kafka.common.security"
         users = f'{login}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         more = {
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+            "listener.security.protocol.map": PROTOCOLS
+            + ","
             + ",".join(f"{name}:{name}" for name in self.ports),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.authority.broker),

@@ -208,3 +208,28 @@ def test_a_callback_that_raises_in_a_close_does_not_keep_it_from_leaving(
             assert list(described.members) == []
 
     run(work())
+
+
+def test_a_cancelled_poll_is_cancelled_whatever_comes_in_the_same_moment(
+    cluster: str, topic: str
+) -> None:
+    """And what came is there for the next one."""
+
+    async def work() -> None:
+        create_topic(cluster, topic, 1)
+        async with AsyncConsumer(
+            bootstrap_servers=cluster, auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign((topic, 0))
+            machine = consumer._machine
+            polling = asyncio.ensure_future(consumer.poll(PATIENCE_S))
+            while (waiting := machine._waiting) is None or waiting.done:
+                await asyncio.sleep(0)
+            waiting.resolve(None)
+            polling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await polling
+            fill(cluster, topic, 1)
+            assert len(await consumer.poll(PATIENCE_S)) == 1
+
+    run(work())

@@ -10,6 +10,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +24,7 @@ from ottla.testing import Cluster
 from tests.client.reading import stored
 
 PATIENCE_S = 60
+NOBODY = "127.0.0.1:1"
 
 
 def make_topic(cluster: str, topic: str, partitions: int = 1) -> None:
@@ -361,3 +363,56 @@ def test_a_silent_broker_is_asked_again_and_keeps_the_record_once(topic: str) ->
             assert late.result().offset == 1
             resumer.join(PATIENCE_S)
         assert [record[4] for record in stored(brokers.bootstrap, topic)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_poll_ends_when_another_thread_closes_its_consumer(protocol: str) -> None:
+    """Though nothing ever comes, not even an answer of the broker."""
+    consumer = Consumer(bootstrap_servers=NOBODY, group_id="g", group_protocol=protocol)
+    consumer.subscribe("t")
+    with ThreadPoolExecutor(1) as pool:
+        polling = pool.submit(consumer.poll, PATIENCE_S * 10)
+        wait_until(lambda: consumer._machine._waiting is not None)
+        consumer.close()
+        with pytest.raises(ClosedError):
+            polling.result(PATIENCE_S)
+
+
+def test_a_poll_ends_when_another_task_closes_its_consumer() -> None:
+    async def work() -> None:
+        consumer = AsyncConsumer(bootstrap_servers=NOBODY, group_id="g")
+        consumer.subscribe("t")
+        polling = asyncio.ensure_future(consumer.poll(PATIENCE_S * 10))
+        while consumer._machine._waiting is None:
+            await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await polling
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+
+
+class ClosedInPoll(Consumer):
+    """Another thread closes it when a poll has its records, and has not returned yet."""
+
+    def _take_records(self, count_max: int) -> Any:
+        taken = super()._take_records(count_max)
+        if taken:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(self.close).result(PATIENCE_S)
+        return taken
+
+
+def test_records_that_a_close_has_committed_are_handed_out(cluster: str, topic: str) -> None:
+    """Nobody else will get them."""
+    make_topic(cluster, topic)
+    with Producer(bootstrap_servers=cluster) as producer:
+        producer.send(topic, b"v")
+    settings = {"bootstrap.servers": cluster, "group.id": topic, "auto.offset.reset": "earliest"}
+    with ClosedInPoll(settings) as consumer:
+        consumer.subscribe(topic)
+        assert [record.value for record in consumer.poll(PATIENCE_S)] == [b"v"]
+        with pytest.raises(ClosedError):
+            consumer.poll(0)
+    with Admin(bootstrap_servers=cluster) as admin:
+        assert admin.list_group_offsets(topic, [(topic, 0)])[topic, 0].offset == 1

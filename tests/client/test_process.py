@@ -8,13 +8,15 @@ how many of the first there are, `OTTLA_PROCESS_KILLS` how many of the second.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -25,16 +27,20 @@ from ottla.client.aio import AsyncConsumer, AsyncProducer
 from ottla.client.aio import process as aio_process
 from ottla.client.errors import ConfigError, FencedError
 from tests.client.admin_calls import create_topic
+from tests.client.copier import TRANSACTION_RECORDS
 from tests.client.reading import stored
 from tests.compat.nodes import REPOSITORY, Node, wait_until
 from tests.seeds import seed_for
 
 DEATHS = int(os.environ.get("OTTLA_PROCESS_DEATHS", "15"))
-KILLS = int(os.environ.get("OTTLA_PROCESS_KILLS", "2"))
+KILLS = int(os.environ.get("OTTLA_PROCESS_KILLS", "5"))
 PARTITIONS = 3
 RECORDS = 300
 STEPS_MAX = 59
 """Of one that dies."""
+TRANSACTIONS_MAX = 6
+"""Of one that is killed; the next takes about so long:"""
+A_TRANSACTION_S = 0.03
 VISITS = 3
 PATIENCE_S = 120
 
@@ -51,9 +57,9 @@ def fill(bootstrap: str, topic: str, count: int = RECORDS) -> list[list[bytes]]:
     return expected
 
 
-def copied(bootstrap: str, topic: str) -> list[list[bytes]]:
+def copied(bootstrap: str, topic: str, *, decided: bool = False) -> list[list[bytes]]:
     found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-    for record in stored(bootstrap, f"{topic}-copy", committed=True):
+    for record in stored(bootstrap, f"{topic}-copy", committed=True, decided=decided):
         found[record.partition].append(record.value or b"")
     return found
 
@@ -143,27 +149,37 @@ def test_a_loop_that_dies_anywhere_is_exact(cluster: str, topic: str) -> None:
     assert copied(cluster, topic) == expected
 
 
-def test_a_loop_that_is_killed_is_exact(ottla_node: Node, topic: str) -> None:
-    bootstrap = ottla_node.bootstrap
-    expected = fill(bootstrap, topic)
+def kill_somewhere(bootstrap: str, topic: str, chance: random.Random) -> None:
+    """A copier is killed after some transactions, at any moment of the next."""
+    with copier(bootstrap, topic) as process:
+        assert process.stdout is not None
+        for _ in range(chance.randint(1, TRANSACTIONS_MAX)):
+            assert process.stdout.readline(), "it ended by itself"
+        select.select([process.stdout], [], [], chance.uniform(0, A_TRANSACTION_S))
+
+
+@contextlib.contextmanager
+def copier(bootstrap: str, topic: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "tests.client.copier", bootstrap, topic, f"{topic}-copy"]
+    # Without a buffer: what is not read yet must be seen where it is waited for.
+    with subprocess.Popen(command, bufsize=0, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
+        try:
+            yield process
+            assert process.poll() is None, "it ended by itself"
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+def test_a_loop_that_is_killed_is_exact(cluster: str, topic: str) -> None:
+    # So many that none of them ever waits for more.
+    count = KILLS * (TRANSACTIONS_MAX + 1) * TRANSACTION_RECORDS
+    expected = fill(cluster, topic, count)
     chance = random.Random(seed_for("kills"))
-    for number in range(KILLS + 1):
-        command = [sys.executable, "-m", "tests.client.copier", bootstrap, topic, f"{topic}-copy"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as copier:
-            assert copier.stdout is not None
-            try:
-                if number == KILLS:
-                    wait_until(
-                        lambda: sum(map(len, copied(bootstrap, topic))) == RECORDS,
-                        PATIENCE_S,
-                        "the rest",
-                    )
-                else:
-                    for _ in range(chance.randrange(2, 12)):
-                        copier.stdout.readline()
-            finally:
-                copier.send_signal(signal.SIGKILL)
-    assert copied(bootstrap, topic) == expected
+    for _ in range(KILLS):
+        kill_somewhere(cluster, topic, chance)
+    with copier(cluster, topic):
+        wait_until(lambda: sum(map(len, copied(cluster, topic))) == count, PATIENCE_S, "the rest")
+    assert copied(cluster, topic) == expected
 
 
 class ComingAndGoing:
@@ -355,6 +371,62 @@ def test_asyncio(cluster: str, topic: str) -> None:
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
     # Kafka answers before the markers are written.
     wait_until(lambda: copied(cluster, topic) == expected, 60, "all is copied")
+
+
+class Interrupted:
+    """A function that copies, and is interrupted at some of the records, at each of them once."""
+
+    def __init__(self, topic: str, how: type[BaseException]) -> None:
+        self._target = f"{topic}-copy"
+        self._how = how
+        self._met: set[bytes] = set()
+
+    def copy(self, record: Record) -> Output:
+        if int(record.value) % 25 == 0 and record.value not in self._met:
+            self._met.add(record.value)
+            raise self._how
+        return Output(self._target, record.value, partition=record.partition)
+
+
+def test_a_loop_that_is_interrupted_can_be_called_again(cluster: str, topic: str) -> None:
+    """With the same clients: what it had read and not written yet is read again."""
+    expected = fill(cluster, topic)
+    function = Interrupted(topic, KeyboardInterrupt).copy
+    with (
+        Consumer(settings_of(cluster, topic)) as consumer,
+        Producer(bootstrap_servers=cluster, transactional_id=topic) as producer,
+    ):
+        consumer.subscribe(topic)
+
+        def is_over() -> bool:
+            return sum(consumer.caught_up().values()) == RECORDS
+
+        while not is_over():
+            with contextlib.suppress(KeyboardInterrupt):
+                process(consumer, producer, function, is_over=is_over, max_records=9)
+    assert copied(cluster, topic, decided=True) == expected
+
+
+def test_a_task_that_is_cancelled_can_be_begun_again(cluster: str, topic: str) -> None:
+    expected = fill(cluster, topic)
+    function = Interrupted(topic, asyncio.CancelledError).copy
+
+    async def work() -> None:
+        async with (
+            AsyncConsumer(settings_of(cluster, topic)) as consumer,
+            AsyncProducer(bootstrap_servers=cluster, transactional_id=topic) as producer,
+        ):
+            consumer.subscribe(topic)
+
+            def is_over() -> bool:
+                return sum(consumer.caught_up().values()) == RECORDS
+
+            while not is_over():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await aio_process(consumer, producer, function, is_over=is_over, max_records=9)
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+    assert copied(cluster, topic, decided=True) == expected
 
 
 @pytest.mark.parametrize(

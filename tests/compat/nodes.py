@@ -147,8 +147,17 @@ class OttlaNode(ProcessNode):
         return f"listening on {self.bootstrap}"
 
 
+def new_cluster_id() -> str:
+    # A leading letter: Kafka's tool would take a leading hyphen for an option.
+    return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+
+
 class KafkaNode(ProcessNode):
     """Apache Kafka, one node, broker and controller in one (KRaft)."""
+
+    def __init__(self, directory: Path, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, overrides)
+        self.cluster_id = new_cluster_id()
 
     def command(self) -> list[str]:
         return java("kafka.Kafka", str(self._properties_path()), heap="512m")
@@ -168,10 +177,8 @@ class KafkaNode(ProcessNode):
         properties = self._properties_path()
         if not properties.exists():
             properties.write_text(self._properties())
-            # A leading letter: the tool would take a leading hyphen for an option.
-            cluster_id = "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             format_data = java(
-                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)
+                "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties)
             )
             subprocess.run(format_data, check=True, capture_output=True)
         super().start()

@@ -132,7 +132,7 @@ class AdminBase:
             core.spawn(core.retry(_bound(ask, node_id), deadline_ms, f"{what} of broker {node_id}"))
             for node_id in wanted
         ]
-        return dict(zip(wanted, await gather(list(flows)), strict=True))
+        return dict(zip(wanted, await gather(flows), strict=True))
 
     async def _ask_leaders(
         self,

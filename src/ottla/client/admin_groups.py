@@ -58,7 +58,7 @@ class AdminGroups(AdminBase):
     async def describe_groups(self, groups: Sequence[str]) -> list[GroupDescription]:
         """In the order asked for. One that nobody has heard of is `Dead`."""
         flows = [self._core.spawn(self._describe(group)) for group in groups]
-        return await gather(list(flows))
+        return await gather(flows)
 
     async def _describe(self, group: str) -> GroupDescription:
         try:
@@ -190,7 +190,7 @@ class AdminGroups(AdminBase):
         for start in range(0, len(groups), _GROUPS_AT_ONCE_MAX):
             some = groups[start : start + _GROUPS_AT_ONCE_MAX]
             flows = [self._core.spawn(self.list_group_offsets(group)) for group in some]
-            found.update(zip(some, await gather(list(flows)), strict=True))
+            found.update(zip(some, await gather(flows), strict=True))
         return found
 
     async def alter_group_offsets(

@@ -67,7 +67,7 @@ class AdminTransactions(AdminBase):
         self, transactional_ids: Sequence[str]
     ) -> list[TransactionDescription]:
         flows = [self._core.spawn(self._describe_one(each)) for each in transactional_ids]
-        return await gather(list(flows))
+        return await gather(flows)
 
     async def _describe_one(self, transactional_id: str) -> TransactionDescription:
         answer = await self._calls.ask(
@@ -192,8 +192,9 @@ class AdminTransactions(AdminBase):
             attempts += 1
             return {
                 "transactional_id": transactional_id,
-                # Nobody writes under the epoch that this gives.
-                "transaction_timeout_ms": 1,
+                # Nobody writes under the epoch that this gives. But Kafka waits no longer for the
+                # replicas of its own log, either: with a shorter one it could never answer.
+                "transaction_timeout_ms": self._settings.request_timeout_ms,
                 "producer_id": -1,
                 "producer_epoch": -1,
                 "enable2_pc": False,

@@ -199,7 +199,9 @@ class AsyncConsumer(ConsumerCalls):
                     continue
                 left_s = (deadline_ms - monotonic_ms()) / 1000.0
                 try:
-                    await asyncio.wait_for(self._shell.wait(pending), max(left_s, 0))
+                    # Not wait_for: in Python 3.11 it forgets a cancellation that comes with news.
+                    async with asyncio.timeout(max(left_s, 0)):
+                        await self._shell.wait(pending)
                 except TimeoutError:
                     return None
         finally:
@@ -339,7 +341,8 @@ class AsyncConsumer(ConsumerCalls):
         self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_s: float
     ) -> None:
         try:
-            await asyncio.wait_for(self._shell.call(self._machine.close(offsets)), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._shell.call(self._machine.close(offsets))
         except (ClosedError, TimeoutError):
             pass
         finally:

@@ -48,7 +48,7 @@ async def process(
         group = consumer.group_metadata()
         try:
             await _transact(producer, function, records, group)
-        except Exception as error:
+        except BaseException as error:  # cancelled or interrupted, it may be called again, too
             if producer.is_committing:
                 raise  # nobody knows: the next transaction asks first, and goes on behind these
             _rewind(consumer, records)

@@ -196,8 +196,13 @@ class Consumer(ConsumerCalls):
                     return None
         finally:
             self._poller = outer
-            with self._changing():
-                machine.end_poll()
+            # Closed by another thread meanwhile: what was taken may be committed, so it is handed
+            # out all the same. Whoever took nothing has heard of it above.
+            with shell.lock:
+                if not shell.core.closed:
+                    shell.core.now_ms = monotonic_ms()
+                    machine.end_poll()
+                    shell.turn()
 
     def _run_call(self, call: UserCall) -> None:
         try:

@@ -103,6 +103,7 @@ class ConsumerMachine:
         self.fetcher.reset_policy = self.positions.reset_by_policy
         self.core.metadata.listeners.append(self._on_metadata)
         self.core.turn_ends.append(self._on_turn_end)
+        self.core.on_close.append(self.notify)  # a poll that waits is to hear of it
         # Polling.
         self._polls = 0
         self._is_reading = False

@@ -64,10 +64,14 @@ class OffsetQuestions:
                     nodes.setdefault(await self._leader(key, deadline_ms), {})[key] = time_ms
             asked = [core.spawn(self.offsets_of(node, these)) for node, these in nodes.items()]
             errors: list[ClientError] = []
-            for flow in asked:
-                answered = await flow
-                found.update(answered.found)
-                errors += answered.errors.values()
+            try:
+                for flow in asked:
+                    answered = await flow
+                    found.update(answered.found)
+                    errors += answered.errors.values()
+            finally:  # one has failed, or nobody waits any more
+                for flow in asked:
+                    flow.cancel()
             if errors:
                 core.metadata.request_update()
                 raise min(errors, key=lambda error: error.retriable)

@@ -298,10 +298,7 @@ class Core:
             try:
                 return await self.within(flow, deadline_ms, what)
             except ClientError as error:
-                if not flow.done:
-                    flow.cancel()
-                    raise
-                if not error.retriable or isinstance(error, ClosedError):
+                if not flow.done or not error.retriable or isinstance(error, ClosedError):
                     raise
                 failures += 1
                 pause_ms = backoff_ms(
@@ -312,6 +309,10 @@ class Core:
                 )
                 if self.now_ms + pause_ms >= deadline_ms:
                     raise TimedOutError(f"{what}: not in time; at last: {error}") from error
+            finally:
+                # Out of time or cancelled. What it has not asked yet may be wrong by the time it
+                # would: the next call may have done it, and its epoch be another one.
+                flow.cancel()
             await self.sleep_until(self.now_ms + pause_ms)
 
     def close(self) -> None:

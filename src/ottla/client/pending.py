@@ -170,12 +170,17 @@ class Scheduler:
         self.ready.clear()
 
 
-async def gather(pendings: list[Pending[T]]) -> list[T]:
-    """All values in order, or the first error in order, once all are settled."""
-    for pending in pendings:
-        if not pending.done:
-            await _Settled(pending)
-    return [pending.result() for pending in pendings]
+async def gather(flows: list[Flow[T]]) -> list[T]:
+    """All values in order, or the first error in order, once all are settled; who is cancelled
+    while it waits here takes them with it."""
+    try:
+        for flow in flows:
+            if not flow.done:
+                await _Settled(flow)
+    finally:
+        for flow in flows:
+            flow.cancel()
+    return [flow.result() for flow in flows]
 
 
 class _Settled(Generic[T]):

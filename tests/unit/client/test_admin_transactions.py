@@ -139,6 +139,19 @@ def test_whether_something_was_aborted(
     assert world.run(admin.abort_transaction("x")) is is_aborted
 
 
+def test_the_coordinator_has_time_to_take_it_over() -> None:
+    """Kafka gives the replicas of its own log no longer than the transaction would have."""
+    inits = Played(0)
+    world, admin = admin_of(
+        {
+            api_keys.DESCRIBE_TRANSACTIONS: described("Empty"),
+            api_keys.INIT_PRODUCER_ID: inits,
+        }
+    )
+    world.run(admin.abort_transaction("x"))
+    assert [one.transaction_timeout_ms for one in inits.asked] == [30_000]
+
+
 def test_what_is_kept_is_taken_over_and_decided() -> None:
     ends = Played(0)
     world, admin = admin_of(

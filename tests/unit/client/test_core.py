@@ -21,6 +21,7 @@ from ottla.client.errors import (
     UnknownTopicError,
     UnsupportedByBrokerError,
 )
+from ottla.client.pending import gather
 from ottla.client.settings import AdminSettings, read_settings
 from ottla.protocol.api_keys import API_VERSIONS, FIND_COORDINATOR, HEARTBEAT, METADATA
 from ottla.protocol.error_codes import (
@@ -29,7 +30,7 @@ from ottla.protocol.error_codes import (
     REBOOTSTRAP_REQUIRED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.unit.client.pure_world import FIRST_PORT, Answer, World, metadata, versions
+from tests.unit.client.pure_world import FIRST_PORT, Answer, Later, World, metadata, versions
 
 BEAT = {"group_id": "g", "generation_id": 1, "member_id": "", "group_instance_id": None}
 ANY_TOPIC = {
@@ -231,6 +232,38 @@ def test_retry_gives_up_at_its_deadline_with_the_last_reason() -> None:
     with pytest.raises(TimedOutError, match="always"):
         here.run(here.core.retry(lambda: coordinators.find(GROUP, "g"), 5_000, "it"))
     assert here.now_ms <= 5_000
+
+
+@pytest.mark.parametrize("how", ["cancelled", "out of time"])
+def test_nothing_is_asked_any_more_once_nobody_waits(how: str) -> None:
+    """An attempt that went on would ask for what may be wrong by then: a transactional id taken
+    over from its own producer, offsets in the transaction after the one they were sent in."""
+    here = world({FIND_COORDINATOR: lambda request, version: Later(5_000, coordinator(0))})
+    coordinators = Coordinators(here.core)
+
+    async def beat() -> None:
+        await here.core.request(await coordinators.find(GROUP, "g"), HEARTBEAT, BEAT)
+
+    flow = here.core.spawn(here.core.retry(beat, here.now_ms + 4_000, "it"))
+    flow.when_done(lambda _: None)
+    here.settle()
+    if how == "cancelled":
+        flow.cancel()
+    here.advance(10_000)
+    assert flow.done
+    assert "Heartbeat" not in here.names()
+    assert here.core.scheduler.flows == set()
+
+
+def test_several_questions_end_with_whoever_asked_them() -> None:
+    here = world({HEARTBEAT: lambda request, version: None})
+    asked = [here.core.spawn(_ask(here.core, HEARTBEAT, BEAT)) for _ in range(2)]
+    flow = here.core.spawn(gather(asked))
+    flow.when_done(lambda _: None)
+    here.settle()
+    flow.cancel()
+    assert [one.done for one in asked] == [True, True]
+    assert here.core.scheduler.flows == set()
 
 
 def test_who_asks_too_early_hears_why_the_last_attempt_failed() -> None:
