@@ -179,6 +179,16 @@ def a_start_is_forgotten_once_a_segment_begins_there(patch: pytest.MonkeyPatch) 
     patch.setattr(LogUpkeep, "_held", held)
 
 
+def what_an_earlier_life_has_left_stays(patch: pytest.MonkeyPatch) -> None:
+    real = Piece.run
+
+    def run(piece: Piece) -> None:
+        piece.kept = None
+        real(piece)
+
+    patch.setattr(Piece, "run", run)
+
+
 PLANTED: list[Patch] = [
     copies_are_not_synced,
     the_old_directory_goes_at_once,
@@ -193,6 +203,7 @@ PLANTED: list[Patch] = [
     the_last_index_entry_is_missing,
     what_was_not_synced_counts_as_synced,
     a_start_is_forgotten_once_a_segment_begins_there,
+    what_an_earlier_life_has_left_stays,
 ]
 
 
