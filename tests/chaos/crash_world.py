@@ -19,7 +19,7 @@ from ottla.log.load_report import LoadReport
 from ottla.log.log_config import LogConfig
 from ottla.log.log_dir import LogDir
 from ottla.log.open_log import open_log
-from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_log import DeletedSegment, PartitionLog
 from ottla.log.producer_restore import replay_batch
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment
@@ -243,13 +243,17 @@ class Workload:
         self._reached("log start", promised_start=self.log.log_start_offset)
 
     def retain(self) -> None:
-        deleted = self.log.apply_retention(1_000_000, self.log.log_end_offset)
+        expired = self.log.apply_retention(1_000_000, self.log.log_end_offset)
         self._reached("retention", log_start=self.log.log_start_offset)
-        if deleted and self.chance.random() < 0.7:
+        if expired and self.chance.random() < 0.9:
             self._checkpoint_start()
-            for segment in deleted:
-                for path in segment.paths:
-                    self.files.remove(path)
+            self._remove(self.log.delete_below(self.log.log_start_offset))
+
+    def _remove(self, deleted: list[DeletedSegment]) -> None:
+        """Later, and not always: the broker may be gone before."""
+        for path in [path for segment in deleted for path in segment.paths]:
+            if self.chance.random() < 0.8:
+                self.files.remove(path)
 
     def delete_records(self) -> None:
         low, high = self.log.log_start_offset, self.log.log_end_offset
@@ -257,7 +261,8 @@ class Workload:
             return
         self.log.advance_log_start(self.chance.randint(low, min(high, low + 5)))
         self._reached("delete records", log_start=self.log.log_start_offset)
-        self._checkpoint_start()
+        if self.chance.random() < 0.7:
+            self._checkpoint_start()
 
     def truncate(self) -> None:
         low, high = self.log.log_start_offset, self.log.log_end_offset
@@ -374,10 +379,10 @@ def common_history(
     )
 
 
-def check_epochs(log: PartitionLog, batches: list[StoredBatch], start: int = 0) -> None:
-    """L3: never decreasing, and the cache says what the batches say, from `start` on."""
+def check_epochs(log: PartitionLog, batches: list[StoredBatch]) -> None:
+    """L3: never decreasing, and the cache says what the batches say."""
     derived = EpochCache()
-    start = max(start, log.log_start_offset)
+    start = log.log_start_offset
     last = -1
     for batch in batches:
         epoch = read_header(batch.content)[LEADER_EPOCH]

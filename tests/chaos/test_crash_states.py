@@ -195,6 +195,10 @@ def indexes_are_written_wrong(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(index_build.IndexBuilder, "add", shifted)
 
 
+def epochs_begin_with_what_was_flushed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(open_log._Loading, "_cover_start", lambda loading: None)
+
+
 PLANTED: list[Patch] = [
     flush_without_sync,
     checkpoint_ahead_of_data,
@@ -212,6 +216,7 @@ PLANTED: list[Patch] = [
     clean_marker_is_left,
     index_is_sparser_after_a_restart,
     indexes_are_written_wrong,
+    epochs_begin_with_what_was_flushed,
 ]
 
 

@@ -165,6 +165,30 @@ def what_was_not_synced_counts_as_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLog, "move_to", lambda log, path, unsynced: real(log, path, set()))
 
 
+def a_start_is_forgotten_once_a_segment_begins_there(patch: pytest.MonkeyPatch) -> None:
+    real = LogUpkeep._held
+
+    def held(upkeep: LogUpkeep, log_dir: LogDir, kind: str) -> Any:
+        offsets = real(upkeep, log_dir, kind)
+        if kind == "start":
+            for _, one in upkeep._replicas.online():
+                if one.first_segment_offset == one.log_start_offset:
+                    offsets.pop((one.topic, one.partition), None)
+        return offsets
+
+    patch.setattr(LogUpkeep, "_held", held)
+
+
+def what_an_earlier_life_has_left_stays(patch: pytest.MonkeyPatch) -> None:
+    real = Piece.run
+
+    def run(piece: Piece) -> None:
+        piece.kept = None
+        real(piece)
+
+    patch.setattr(Piece, "run", run)
+
+
 PLANTED: list[Patch] = [
     copies_are_not_synced,
     the_old_directory_goes_at_once,
@@ -178,6 +202,8 @@ PLANTED: list[Patch] = [
     deleted_segments_stay,
     the_last_index_entry_is_missing,
     what_was_not_synced_counts_as_synced,
+    a_start_is_forgotten_once_a_segment_begins_there,
+    what_an_earlier_life_has_left_stays,
 ]
 
 

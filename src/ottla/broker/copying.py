@@ -96,7 +96,7 @@ class Copying:
                 timers=on.timers,
                 peers=self.peers,
                 post=on.post,
-                save_recovery_points=on.upkeep.save_recovery_points,
+                save_both_ends=on.upkeep.save_both_ends,
                 flush=on.flusher.flush,
                 storage_failed=on.replicas.storage_failed,
             ),

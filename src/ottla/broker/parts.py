@@ -197,6 +197,7 @@ class Parts:
             flusher=self.flusher,
             new_uuid=uuid.uuid4,
             suspect=self.scrubber.suspect,
+            save_log_starts=self.upkeep.save_log_starts,
         )
         self.groups = GroupCoordinator(self.services)
         self.services.groups = self.groups

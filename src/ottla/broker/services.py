@@ -90,6 +90,7 @@ class BrokerServices:
         flusher: Flusher,
         new_uuid: Callable[[], uuid.UUID],
         suspect: Callable[[Partition, int], None],
+        save_log_starts: Callable[[str], Deferred[None]],
     ) -> None:
         self.broker_id = broker_id
         self.config = config
@@ -108,6 +109,7 @@ class BrokerServices:
         self._producer_ids = ProducerIds(controller, broker_id)
         self.new_uuid = new_uuid
         self.suspect = suspect
+        self.save_log_starts = save_log_starts
         self.groups: GroupDoor
         self.transactions: TransactionDoor
 

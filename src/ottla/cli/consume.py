@@ -29,7 +29,7 @@ from ottla.cli.options import (
     complete_group,
     connect,
 )
-from ottla.cli.output import OutputFormat, note, until_nobody_reads
+from ottla.cli.output import OutputFormat, check_somebody_reads, note, until_nobody_reads
 from ottla.cli.pace import keep_pace
 from ottla.cli.positions import AtOffset, Beginning, End, Position, parse_position
 from ottla.cli.record_format import RecordFormat, compile_format
@@ -270,6 +270,8 @@ class Consuming:
             for event in events:
                 self._take(event)
             self._target.flush()
+            if not events:
+                check_somebody_reads(self._target)
             self._watch_connection()
 
     def _take(self, event: ReceivedRecord | EndReached) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli import group_view
-from ottla.cli.deletion import delete_each
+from ottla.cli.each import do_each
 from ottla.cli.group_lag import Snapshot, lag_table, rows_of, take_snapshot
 from ottla.cli.group_model import STATES, GroupProtocol
 from ottla.cli.group_reset_command import reset
@@ -217,9 +217,14 @@ def delete(
         group_view.existing_groups(connection, [name for name in names if name not in there])
     if doomed:
         confirm(f"Delete {', '.join(doomed)} and all that is committed?", yes)
-    delete_each(doomed, admin.delete, output)
-    if output is OutputFormat.json:
-        print_json([{"group": name, "deleted": name in doomed} for name in names])
+
+    def delete_one(name: str) -> bool:
+        if name not in there:
+            return False
+        admin.delete(name)
+        return True
+
+    do_each("group", names, delete_one, done="deleted", output=output)
 
 
 def _state(text: str) -> str:

@@ -25,7 +25,7 @@ from ottla.base.ids import TopicPartition
 from ottla.cli.failure import Failure
 from ottla.cli.group_model import CommitOvertaken
 from ottla.cli.model import EndReached, ReceivedRecord
-from ottla.cli.output import note
+from ottla.cli.output import check_somebody_reads, note
 from ottla.cli.pace import keep_pace
 from ottla.cli.record_format import RecordFormat
 
@@ -159,7 +159,10 @@ class GroupConsuming:
         while not self.stopping and self._left != 0 and not self._ownership.is_done():
             records = []
             ends = []
-            for event in self._reader.read(READ_TIMEOUT_S, self._records_max()):
+            events = self._reader.read(READ_TIMEOUT_S, self._records_max())
+            if not events:
+                check_somebody_reads(self._target)
+            for event in events:
                 if isinstance(event, EndReached):
                     self._ownership.on_end(event.partition)
                     ends.append(event)

@@ -5,13 +5,15 @@ JSON has stable keys; tables for people are in `tables`.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Any, BinaryIO
 
 SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -34,6 +36,19 @@ def until_nobody_reads() -> Iterator[None]:
     except BrokenPipeError:
         # Nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def check_somebody_reads(target: BinaryIO) -> None:
+    """Raises BrokenPipeError if nobody does, also if there is nothing to write: who follows a quiet
+    topic would else stay behind for ever when `head` has gone."""
+    try:
+        number = target.fileno()
+    except io.UnsupportedOperation:
+        return
+    poll = select.poll()
+    poll.register(number, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise BrokenPipeError
 
 
 def note(line: str) -> None:

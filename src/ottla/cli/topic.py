@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ottla.cli import topic_view
-from ottla.cli.deletion import delete_each
+from ottla.cli.each import do_each, is_refusal
+from ottla.cli.failure import Failure
 from ottla.cli.model import NewTopic
 from ottla.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -27,6 +28,7 @@ from ottla.cli.output import OutputFormat, print_json
 from ottla.cli.positions import End, Position, parse_position
 from ottla.cli.starting_points import find_offsets, partitions_of
 from ottla.cli.tables import print_table
+from ottla.protocol.error_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 
 app = command_group("Create, see, change and delete topics.")
 
@@ -77,19 +79,19 @@ def create(
         )
     configs = parse_pairs(config or [], "--config")
     connection = connect(bootstrap, command_config)
-    there = {topic.name for topic in connection.topics()} if if_not_exists else set()
-    results: list[dict[str, Any]] = []
-    for name in names:
-        if name not in there:
-            connection.create_topic(
-                NewTopic(name, partitions, replication_factor, assignment, configs)
-            )
-        results.append({"topic": name, "created": name not in there})
-    if output is OutputFormat.json:
-        print_json(results)
-        return
-    for result in results:
-        print(f"created {result['topic']}" if result["created"] else f"{result['topic']} is there")
+
+    def create_one(name: str) -> bool:
+        wanted = NewTopic(name, partitions, replication_factor, assignment, configs)
+        try:
+            connection.create_topic(wanted)
+        except Failure as failure:
+            # By what it is told, not by a look before: somebody else may make it meanwhile.
+            if if_not_exists and is_refusal(failure, TOPIC_ALREADY_EXISTS):
+                return False
+            raise
+        return True
+
+    do_each("topic", names, create_one, done="created", otherwise="is there", output=output)
 
 
 @app.command("list")
@@ -223,14 +225,24 @@ def delete(
     """
     connection = connect(bootstrap, command_config)
     there = {topic.name for topic in connection.topics()}
-    doomed = [name for name in names if name in there]
-    if len(doomed) < len(names) and not if_exists:
+    doomed = [name for name in dict.fromkeys(names) if name in there]
+    if not there.issuperset(names) and not if_exists:
         connection.places(names)
     if doomed:
         confirm(f"Delete {', '.join(doomed)} and all records in it?", yes)
-    delete_each(doomed, connection.delete_topic, output)
-    if output is OutputFormat.json:
-        print_json([{"topic": name, "deleted": name in doomed} for name in names])
+
+    def delete_one(name: str) -> bool:
+        if name not in there:
+            return False
+        try:
+            connection.delete_topic(name)
+        except Failure as failure:
+            if if_exists and is_refusal(failure, UNKNOWN_TOPIC_OR_PARTITION):
+                return False
+            raise
+        return True
+
+    do_each("topic", names, delete_one, done="deleted", output=output)
 
 
 @app.command()

@@ -423,7 +423,8 @@ class _Work:
             try:
                 outcome.result()
             except StorageError:
-                row[place] = _failed(partition.partition, KAFKA_STORAGE_ERROR)
+                code = NOT_LEADER_OR_FOLLOWER if partition.is_gone else KAFKA_STORAGE_ERROR
+                row[place] = _failed(partition.partition, code)
             self._one_less()
 
         self.context.services.request_flush(partition).when_done(flushed)

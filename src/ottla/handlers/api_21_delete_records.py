@@ -2,7 +2,8 @@
 
 Offset -1 stands for the high watermark. A partition named twice is done once, by its last mention,
 as in Kafka. Internal topics and topics that are only compacted are refused. The answer waits until
-every replica that lives has let go of the records, or until its time is up.
+every replica that lives has let go of the records, or until its time is up; and until the new log
+start is on this broker's disk, so that a crash does not bring back what was said to be gone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
+from ottla.base.ports import Timer
 from ottla.handlers.context import Context
 from ottla.handlers.group_requests import gather
 from ottla.handlers.local_partitions import find_leader, is_known
@@ -39,9 +41,15 @@ def handle(context: Context, request: Any) -> Answer:
     for topic in request.topics:
         for partition in topic.partitions:
             wanted[topic.name, partition.partition_index] = partition.offset
+    begun = [
+        _delete_before(context, name, index, offset) for (name, index), offset in wanted.items()
+    ]
+    # One write for all that lie in one place.
+    log_dirs = {one.log_dir for one in begun if isinstance(one, _Deletion)}
+    saved = {path: context.services.save_log_starts(path) for path in log_dirs}
     answers = [
-        _delete_before(context, name, index, offset, request.timeout_ms)
-        for (name, index), offset in wanted.items()
+        one.wait(request.timeout_ms, saved[one.log_dir]) if isinstance(one, _Deletion) else one
+        for one in begun
     ]
 
     def combine(partitions: list[Fields]) -> Fields:
@@ -58,9 +66,7 @@ def _answer(index: int, code: int, low_watermark: int = NO_LOW_WATERMARK) -> Fie
     return {"partition_index": index, "low_watermark": low_watermark, "error_code": code}
 
 
-def _delete_before(
-    context: Context, topic: str, index: int, offset: int, timeout_ms: int
-) -> Answer:
+def _delete_before(context: Context, topic: str, index: int, offset: int) -> Fields | _Deletion:
     services = context.services
     if not is_known(services, topic, index):
         return _answer(index, UNKNOWN_TOPIC_OR_PARTITION)
@@ -76,44 +82,67 @@ def _delete_before(
     except StorageError as failure:
         services.storage_failed(failure)
         return _answer(index, KAFKA_STORAGE_ERROR)
-    deletion = _Deletion(context, partition, log_start)
-    if deletion.is_done():
-        return _answer(index, NONE, log_start)
-    return deletion.wait(timeout_ms)
+    return _Deletion(context, partition, log_start)
 
 
 class _Deletion:
-    """Parked until every replica that lives has the new log start."""
+    """Parked until every replica that lives has the new log start, and this disk."""
 
-    __slots__ = ("_answer", "_context", "_log_start", "_partition", "_timer")
+    __slots__ = (
+        "_answer",
+        "_context",
+        "_is_saved",
+        "_log_start",
+        "_partition",
+        "_timer",
+        "log_dir",
+    )
 
     def __init__(self, context: Context, partition: Partition, log_start: int) -> None:
         self._context = context
         self._partition = partition
         self._log_start = log_start
+        self._is_saved = False
+        self._timer: Timer | None = None
         self._answer: Deferred[Fields] = Deferred()
+        self.log_dir = partition.log_dir
 
-    def wait(self, timeout_ms: int) -> Deferred[Fields]:
-        timers = self._context.services.timers
-        self._timer = timers.call_later(max(timeout_ms, 0), self._on_time)
+    def wait(self, timeout_ms: int, saved: Deferred[None]) -> Answer:
+        if not self._is_everywhere():
+            timers = self._context.services.timers
+            self._timer = timers.call_later(max(timeout_ms, 0), self._on_time)
         self._partition.add_log_start_waiter(self)
-        return self._answer
+        saved.when_done(self._on_saved)
+        return self._answer.result() if self._answer.done else self._answer
 
-    def is_done(self) -> bool:
+    def _is_everywhere(self) -> bool:
         return self._low_watermark() >= self._log_start
 
+    def _on_saved(self, outcome: Deferred[None]) -> None:
+        if self._answer.done:
+            return
+        if isinstance(outcome.error(), StorageError):
+            self._finish(KAFKA_STORAGE_ERROR)
+            return
+        outcome.result()
+        self._is_saved = True
+        self.on_log_start(self._partition)
+
     def on_log_start(self, partition: Partition) -> None:
-        if self.is_done():
+        if self._is_saved and self._is_everywhere():
             self._finish(NONE)
 
     def on_gone(self, partition: Partition) -> None:
         self._finish(partition.check_leader(-1) or NOT_LEADER_OR_FOLLOWER)
 
     def _on_time(self) -> None:
-        self._finish(NONE if self.is_done() else REQUEST_TIMED_OUT)
+        # What is asked of the own disk is soon done, or the disk has failed.
+        if not self._is_everywhere():
+            self._finish(REQUEST_TIMED_OUT)
 
     def _finish(self, code: int) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._partition.remove_log_start_waiter(self)
         is_led = code in (NONE, REQUEST_TIMED_OUT)
         low_watermark = self._low_watermark() if is_led else NO_LOW_WATERMARK

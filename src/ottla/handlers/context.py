@@ -206,6 +206,10 @@ class Services(Protocol):
         """Done when what is appended by now is on the disk; one sync answers all who wait."""
         ...
 
+    def save_log_starts(self, log_dir: str) -> Deferred[None]:
+        """Done when the log starts of all partitions there are on the disk as of now."""
+        ...
+
     def storage_failed(self, failure: StorageError) -> None:
         """Take the log dir that failed offline."""
         ...

@@ -3,7 +3,8 @@
 Version, number of entries, then `topic partition offset`, each on a line.
 
 - `recovery-point-offset-checkpoint`: below it everything is on the disk.
-- `log-start-offset-checkpoint`: only partitions whose log start is above their first segment.
+- `log-start-offset-checkpoint`: partitions whose log does not start at 0. What lies below was
+  deleted, and is not taken up again.
 - `replication-offset-checkpoint`: high watermarks.
 - `cleaner-offset-checkpoint`: up to where compacted partitions have been cleaned.
 - `ottla.scrub.checkpoint`: no offsets, but when partitions were last looked over, in ms since 1970.

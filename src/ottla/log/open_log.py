@@ -13,7 +13,7 @@ from bisect import bisect_right
 
 from ottla.base.ports import Clock, Files
 from ottla.log import epoch_cache, file_names, leftovers
-from ottla.log.batch_scan import scan_headers
+from ottla.log.batch_scan import next_offset, scan_headers
 from ottla.log.durability import Durability
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_cache import FileCache
@@ -25,6 +25,7 @@ from ottla.log.producer_restore import load_snapshot, replay_segments
 from ottla.log.producer_state import ProducerStates
 from ottla.log.recovery import Recovery
 from ottla.log.segment import Segment, new_segment
+from ottla.log.segment_list import SegmentList
 from ottla.log.storage_errors import storing
 from ottla.records.batch_header import BASE_OFFSET, LEADER_EPOCH
 
@@ -108,8 +109,8 @@ class _Loading:
                 write_partition_metadata(self.files, self.directory, self.topic_id)
         names = leftovers.tidy(self.files, self.directory, names)
         self.has_epochs_file = file_names.LEADER_EPOCHS in names
-        present = set(names)
-        for name in sorted(names):
+        present = set(self._without_deleted(names, log_start_offset))
+        for name in sorted(present):
             offset = file_names.offset_of(name)
             if offset is None:
                 continue
@@ -122,6 +123,22 @@ class _Loading:
                 self._remove_orphan(offset, name, present)
         if not self.segments:
             self._make_first_segment(log_start_offset)
+
+    def _without_deleted(self, names: list[str], log_start_offset: int) -> list[str]:
+        """Segments wholly below the log start were deleted; a power cut has brought them back, and
+        maybe not all of them. They go before anybody looks into them."""
+        bases = sorted(
+            offset
+            for name in names
+            if file_names.suffix_of(name) == file_names.LOG
+            and (offset := file_names.offset_of(name)) is not None
+        )
+        gone = set(bases[: max(0, bisect_right(bases, log_start_offset) - 1)])
+        for offset in sorted(gone):
+            self.report.deleted_paths += self._segment(offset, 0).mark_deleted()
+            self.changed_directory = True
+        doomed = {f"{offset:020d}{one}" for offset in gone for one in file_names.SEGMENT_SUFFIXES}
+        return [name for name in names if name not in doomed]
 
     def _add_segment(self, offset: int, name: str, present: set[str]) -> None:
         size = self.files.size(f"{self.directory}/{name}")
@@ -194,8 +211,27 @@ class _Loading:
         self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
+        self._cover_start()
         replay_segments(self.segments, self.producers, self.log_end_offset, self.now_ms)
         self._remove_stray_snapshots()
+
+    def _cover_start(self) -> None:
+        """The epochs of records that were deleted are written with the next flush, the log start
+        with its checkpoint. With a crash in between the records are back; the batches know their
+        epochs."""
+        known = self.epochs.entries()
+        start, until = self.log_start_offset, known[0][1] if known else self.log_end_offset
+        if start >= until:
+            return
+        found = EpochCache()
+        for segment in SegmentList(self.segments).from_offset(start):
+            if segment.base_offset >= until:
+                break
+            file = segment.open_log_only()
+            for _, header in scan_headers(file, 0, segment.size, segment.base_offset):
+                if start < next_offset(header) and header[BASE_OFFSET] < until:
+                    found.assign(header[LEADER_EPOCH], max(header[BASE_OFFSET], start))
+        self.epochs = EpochCache([*found.entries(), *known])
 
     def _is_empty_at(self, end: int) -> bool:
         """A log that was made but never written to has no entry in the checkpoint."""

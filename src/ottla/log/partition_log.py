@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from ottla.base.errors import ProtocolError, StorageError, check
+from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.ports import Buffer, Clock, Files
 from ottla.log import retention
 from ottla.log.appended import Appended
@@ -85,7 +85,6 @@ class PartitionLog:
         "config",
         "corrupt",
         "directory",
-        "first_segment_offset",
         "first_unstable_offset",
         "is_moving",
         "last_flush_ms",
@@ -149,8 +148,6 @@ class PartitionLog:
         self._active = segments[-1]
         self._prepared = False
         self.size = self._segments.total_size()
-        self.first_segment_offset = segments[0].base_offset
-        """A log start above it has to be in the log-start checkpoint."""
 
     # -- append -------------------------------------------------------------------------------
 
@@ -408,17 +405,19 @@ class PartitionLog:
                 OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]",
             )
-        self._set_log_start(offset)
-
-    def _set_log_start(self, offset: int) -> None:
         # The recovery point stays where it is, unlike Kafka's: what lies between was not flushed,
         # and a point above it would make a lost page look like a flushed one that went bad.
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
 
-    def apply_retention(self, now_ms: int, upper_bound: int) -> list[DeletedSegment]:
-        """Takes out what has expired; the files are renamed and the caller's to remove. Nothing as
-        long as the log is being cleaned, which works on the same segments."""
+    @property
+    def first_segment_offset(self) -> int:
+        return self._segments.bases[0]
+
+    def apply_retention(self, now_ms: int, upper_bound: int) -> list[tuple[Segment, str]]:
+        """Moves the log start past what has expired, and returns that, with the settings that say
+        so; `delete_below` takes it out. Nothing as long as the log is being cleaned, which works
+        on the same segments."""
         if self.cleaning is not None:
             return []
         extent = LogExtent(
@@ -430,18 +429,21 @@ class PartitionLog:
                 if not self._prepared:
                     self._prepare()
                 self._roll(now_ms)
-            deleted = [self._delete_oldest(segment, reason) for segment, reason in doomed]
-            if deleted:
-                self.first_segment_offset = self._segments.bases[0]
-                self._set_log_start(max(self.log_start_offset, self.first_segment_offset))
-            return deleted
+            kept_from = self._segments.bases[len(doomed)]
+            self.advance_log_start(max(self.log_start_offset, kept_from))
+            return doomed
 
-    def _delete_oldest(self, segment: Segment, reason: str) -> DeletedSegment:
-        check(segment is self._segments.take_oldest(), "only the oldest segment is deleted")
-        self.size -= segment.size
-        paths = segment.mark_deleted()
-        paths += self._durability.segment_deleted(segment)
-        return DeletedSegment(segment.base_offset, segment.size, reason, paths)
+    def delete_below(self, durable_start: int) -> list[DeletedSegment]:
+        """Takes out the segments that end below the log start; the files are renamed and the
+        caller's to remove. `durable_start`: what the checkpoint on the disk says. Without, a
+        power cut before the directory is synced would show them again."""
+        if self.cleaning is not None:
+            return []
+        start = min(durable_start, self.log_start_offset)
+        with storing(self.directory, "delete segments"):
+            deleted = retention.delete_below(start, self._segments, self._durability)
+        self.size -= sum(segment.size for segment in deleted)
+        return deleted
 
     # -- compaction ---------------------------------------------------------------------------
 
@@ -504,7 +506,6 @@ class PartitionLog:
             self.producers.clear(offset)
             self.first_unstable_offset = None
             self._add_segment(offset, self._clock.wall_ms())
-            self.first_segment_offset = offset
             self._files.sync_dir(self.directory)
 
     def _ends_at(self, offset: int) -> None:

@@ -56,6 +56,8 @@ class _Range:
     target: str
     start: int
     end: int | None
+    is_rest: bool = True
+    """Behind the end nothing is to follow; else an earlier life may have copied more already."""
     may_be_gone: bool = False
 
 
@@ -72,6 +74,7 @@ class Piece:
         "documents",
         "is_synced",
         "is_void",
+        "kept",
         "ranges",
         "snapshots",
     )
@@ -86,6 +89,9 @@ class Piece:
         """What will be over there of each segment, and whether that is all."""
         self.snapshots: list[int] = []
         self.documents: list[tuple[str, bytes]] = []
+        self.kept: set[str] | None = None
+        """The names of all that belongs there; what else there is goes, from a move that an earlier
+        life began."""
         self.bytes_copied = 0
         self.is_synced = True
         self.is_void = False
@@ -96,6 +102,9 @@ class Piece:
             for path in self._removals:
                 if self._files.exists(path):
                     self._files.remove(path)
+            if self.kept is not None:
+                for name in set(self._files.list_dir(self._target)) - self.kept:
+                    self._files.remove(f"{self._target}/{name}")
             for path, content in self.documents:
                 target = self._files.open(path, create=True)
                 target.truncate(0)
@@ -112,7 +121,8 @@ class Piece:
         target.close()
 
     def _copy(self, each: _Range) -> bool:
-        """Whether all of it was there."""
+        """Whether all of it was there. What is over there already, of a move that an earlier life
+        began, is compared and not written again."""
         with storing(self._source, "read"):
             try:
                 source = self._files.open(each.source)
@@ -120,7 +130,7 @@ class Piece:
                 return False
         with storing(self._target, "write"):
             target = self._files.open(each.target, create=True)
-            target.truncate(each.start)
+            present = target.size()
         position = each.start
         end = source.size() if each.end is None else each.end
         while position < end:
@@ -132,11 +142,19 @@ class Piece:
             if not content:
                 break
             with storing(self._target, "write"):
+                if present > position:
+                    if target.read_at(position, len(content)) == content:
+                        position += len(content)
+                        continue
+                    target.truncate(position)
+                    present = position
                 target.append([content])
             position += len(content)
-        self.bytes_copied += position - each.start
+            self.bytes_copied += len(content)
         source.close()
         with storing(self._target, "sync"):
+            if each.is_rest and present > position:
+                target.truncate(position)
             self._close(target)
         return position == end
 
@@ -145,7 +163,8 @@ class Relocation:
     def __init__(
         self, files: Files, log: PartitionLog, topic_id: uuid.UUID, directory: str
     ) -> None:
-        """`directory`: where the copy is made; it is there, and empty."""
+        """`directory`: where the copy is made; it is there, empty or with what an earlier life has
+        left of a move."""
         self._files = files
         self._topic_id = topic_id
         self._copies: dict[Segment, _Copy] = {}
@@ -211,6 +230,13 @@ class Relocation:
             (f"{self.directory}/{file_names.PARTITION_METADATA}", encode_topic_id(self._topic_id)),
             (f"{self.directory}/{move_count.NAME}", move_count.encode(moves)),
         ]
+        known = {segment: set(copy.sizes) for segment, copy in self._copies.items()}
+        for segment, _, sizes, _ in piece.copies:
+            known[segment] |= set(sizes)
+        paths = {path for path, _ in piece.documents}
+        paths |= {self._path(at, file_names.SNAPSHOT) for at in self.log.snapshots()[1]}
+        paths |= {self._path(one.base_offset, suffix) for one in known for suffix in known[one]}
+        piece.kept = {path.rpartition("/")[2] for path in paths}
         return piece
 
     def copied(self, piece: Piece) -> None:
@@ -264,7 +290,9 @@ class Relocation:
             start = copy.sizes.get(suffix, 0)
             is_due = piece.is_synced and not copy.is_synced
             if start < size or suffix not in copy.sizes or is_due:
-                piece.ranges.append(self._range(segment.base_offset, suffix, start, size))
+                rest = self._range(segment.base_offset, suffix, start, size)
+                rest.is_rest = suffix != file_names.LOG or end == segment.size
+                piece.ranges.append(rest)
         is_whole = end == segment.size and not is_active
         piece.copies.append((segment, copy, sizes, is_whole))
         return end - before

@@ -1,4 +1,4 @@
-"""Which segments may go, by log start, by size and by time. Decides only.
+"""Which segments may go, by log start, by size and by time; and how they go.
 
 Whole segments from the oldest on, never one that reaches above `upper_bound` (the high watermark),
 and never behind one that stays. The active segment may be among them; then the log rolls first.
@@ -6,10 +6,13 @@ and never behind one that stays. The active segment may be among them; then the 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from ottla.log.durability import Durability
 from ottla.log.log_config import LogConfig
 from ottla.log.segment import Segment
+from ottla.log.segment_list import SegmentList
 
 BELOW_LOG_START = "log start offset"
 OVER_SIZE = "retention.bytes"
@@ -22,7 +25,6 @@ class DeletedSegment:
 
     base_offset: int
     size: int
-    reason: str
     paths: list[str] = field(default_factory=list)
 
 
@@ -76,3 +78,15 @@ def _reason(
         if age_ms > config.retention_ms:
             return OVER_AGE
     return None
+
+
+def delete_below(
+    log_start_offset: int, segments: SegmentList, durability: Durability
+) -> list[DeletedSegment]:
+    """Takes those out that end at the log start or before it; their files are renamed."""
+    deleted = []
+    for _ in range(bisect_right(segments.bases, log_start_offset) - 1):
+        segment = segments.take_oldest()
+        paths = segment.mark_deleted() + durability.segment_deleted(segment)
+        deleted.append(DeletedSegment(segment.base_offset, segment.size, paths))
+    return deleted

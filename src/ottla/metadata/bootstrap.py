@@ -43,7 +43,7 @@ def decide_cluster_id(
 
 
 def decide_shared_settings(present: Mapping[str, Node], config: BrokerConfig) -> list[Operation]:
-    """In a cluster, min.insync.replicas is one number for all brokers, the first one's.
+    """min.insync.replicas is one number for all brokers, the first one's.
 
     Who may lead depends on it (KIP-966): brokers that read it from files that differ would not
     agree on who has everything. Kafka keeps it in the same place.

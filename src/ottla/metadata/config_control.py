@@ -82,7 +82,7 @@ def decide_alter_configs(
 ) -> Decision[list[ConfigResult]]:
     def base(resource: _Resource) -> Mapping[str, str]:
         is_clusters = resource.path == paths.broker_configs("")
-        return kept_when_replaced(image, resource.current) if is_clusters else {}
+        return kept_when_replaced(resource.current) if is_clusters else {}
 
     results, writes = _decide(image, changes, broker, base)
     return decided(image, [] if validate_only else writes, results)
@@ -111,7 +111,7 @@ def _decide(
         results.append(result)
         try:
             _check_once(times[key])
-            resource = _find(image, broker, *key)
+            resource = _find(image, broker, change)
             after = alter.apply_incremental(resource.definitions, base(resource), change.operations)
             resource.validate(after)
         except ProtocolError as error:
@@ -137,11 +137,12 @@ def _writes(resource: _Resource, after: Mapping[str, str]) -> list[Operation]:
     return [*resource.checks, Write(resource.path, content, resource.version)]
 
 
-def _find(image: MetadataImage, broker: ThisBroker, resource_type: int, name: str) -> _Resource:
+def _find(image: MetadataImage, broker: ThisBroker, change: ConfigChange) -> _Resource:
+    resource_type, name = change.resource_type, change.resource_name
     if resource_type == TOPIC:
         return _topic(image, name)
     if resource_type == BROKER:
-        return _broker(image, broker, name)
+        return _broker(image, broker, name, [operation[0] for operation in change.operations])
     if resource_type == CLIENT_METRICS:
         return _client_metrics(image, name)
     if resource_type == GROUP:
@@ -167,7 +168,7 @@ def _topic(image: MetadataImage, name: str) -> _Resource:
     )
 
 
-def _broker(image: MetadataImage, broker: ThisBroker, name: str) -> _Resource:
+def _broker(image: MetadataImage, broker: ThisBroker, name: str, named: list[str]) -> _Resource:
     if name:
         check_broker_id(broker.broker_id, name)
         name = str(broker.broker_id)
@@ -178,7 +179,7 @@ def _broker(image: MetadataImage, broker: ThisBroker, name: str) -> _Resource:
 
     def validate(after: Mapping[str, str]) -> None:
         alter.validate_dynamic_broker_configs(after, bool(name), current=current)
-        check_min_in_sync(image, own, after, per_broker=bool(name))
+        check_min_in_sync(named, own, after, per_broker=bool(name))
 
     return _Resource(definitions.BROKER, own, path, image.version_of(path), validate)
 

@@ -4,14 +4,14 @@ Who is eligible has everything that was committed, because nothing was since the
 smaller than min.insync.replicas. When the setting is lowered, that may end at once: so whoever is
 eligible only by the old number loses it in the very commit that brings the new one.
 
-Where there are several brokers the number is the cluster's (`bootstrap`), for all must agree on it:
-it can be changed for all brokers or for a topic, but not for one broker, and not be taken away.
-Kafka says so in the same words. Who replaces all settings of the cluster keeps this one.
+The number is the cluster's (`bootstrap`), for all brokers must agree on it: it can be changed for
+all of them or for a topic, but not for one broker, and not be taken away. Kafka says so in the same
+words, to a node that is alone as well. Who replaces all settings of the cluster keeps this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla.metadata.configs.broker_config import BrokerConfig
@@ -25,28 +25,26 @@ from ottla.protocol.error_codes import INVALID_CONFIG
 
 
 def check_min_in_sync(
-    image: MetadataImage, before: Mapping[str, str], after: Mapping[str, str], *, per_broker: bool
+    named: Collection[str], before: Mapping[str, str], after: Mapping[str, str], *, per_broker: bool
 ) -> None:
-    """Raises InvalidConfig."""
-    if len(image.brokers) < 2:
-        return
-    if per_broker and before.get(MIN_IN_SYNC) != after.get(MIN_IN_SYNC):
+    """`named`: the settings that are asked to be changed. Raises InvalidConfig."""
+    # A node that was alone could have one of its own, in earlier versions; it may go.
+    is_taken_back = MIN_IN_SYNC in before and MIN_IN_SYNC not in after
+    if per_broker and MIN_IN_SYNC in named and not is_taken_back:
         raise InvalidConfig(
             INVALID_CONFIG,
             "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
         )
-    if not per_broker and MIN_IN_SYNC in before and MIN_IN_SYNC not in after:
+    if not per_broker and is_taken_back:
         raise InvalidConfig(
             INVALID_CONFIG,
             "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
         )
 
 
-def kept_when_replaced(image: MetadataImage, current: Mapping[str, str]) -> dict[str, str]:
+def kept_when_replaced(current: Mapping[str, str]) -> dict[str, str]:
     """Of the settings of the cluster, when all of them are replaced."""
-    if len(image.brokers) < 2 or MIN_IN_SYNC not in current:
-        return {}
-    return {MIN_IN_SYNC: current[MIN_IN_SYNC]}
+    return {name: value for name, value in current.items() if name == MIN_IN_SYNC}
 
 
 @dataclass(slots=True)

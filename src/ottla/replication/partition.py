@@ -92,6 +92,7 @@ class Partition:
         "has_eligible",
         "high_watermark",
         "in_sync",
+        "is_gone",
         "is_leader",
         "is_short_of_room",
         "leader_epoch",
@@ -116,6 +117,7 @@ class Partition:
         self.log_dir = log_dir
         self.log: PartitionLog | None = None
         self.is_leader = False
+        self.is_gone = False
         self.is_short_of_room = False
         """What is left of the disk is for others than producers; for the caller to set."""
         self.leader_id = NO_LEADER
@@ -272,6 +274,7 @@ class Partition:
 
     def go_away(self) -> None:
         """The topic was deleted, or the replica moved elsewhere."""
+        self.is_gone = True
         self.is_leader = False
         self.leader_id = NO_LEADER
         self._progress = self._tracker = self._resting = None
@@ -307,7 +310,8 @@ class Partition:
 
     def _check_epoch(self, current_leader_epoch: int) -> int:
         if self.log is None:
-            return KAFKA_STORAGE_ERROR
+            # Who was in the pool meanwhile is to look for the topic, not for a failed disk.
+            return NOT_LEADER_OR_FOLLOWER if self.is_gone else KAFKA_STORAGE_ERROR
         if current_leader_epoch not in (-1, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 return FENCED_LEADER_EPOCH

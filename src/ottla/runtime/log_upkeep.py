@@ -110,16 +110,37 @@ class LogUpkeep:
     # -- retention --------------------------------------------------------------------------
 
     def apply_retention(self) -> None:
+        """First nobody reads any more what has expired, then the disk is told so, then it goes."""
         now_ms = self._clock.wall_ms()
+        expired: dict[str, list[tuple[Partition, PartitionLog, int]]] = {}
         for partition, held in list(self._replicas.online()):
             try:
-                self._retain(partition, held, now_ms)
+                if held.apply_retention(now_ms, partition.high_watermark):
+                    of_dir = expired.setdefault(partition.log_dir, [])
+                    of_dir.append((partition, held, held.log_start_offset))
             except StorageError as failure:
                 self._replicas.storage_failed(failure)
+        for path, of_dir in expired.items():
+            self.save_log_starts(path).when_done(partial(self._delete_expired, path, of_dir))
 
-    def _retain(self, partition: Partition, held: PartitionLog, now_ms: int) -> None:
-        deleted = held.apply_retention(now_ms, partition.high_watermark)
-        for segment in deleted:
+    def _delete_expired(
+        self,
+        path: str,
+        expired: list[tuple[Partition, PartitionLog, int]],
+        outcome: Deferred[None],
+    ) -> None:
+        if outcome.error() is not None:
+            return  # the log dir is offline
+        for partition, held, start in expired:
+            # One that has moved meanwhile has its log start on another disk.
+            if partition.log is held and partition.log_dir == path:
+                try:
+                    self._delete_below(held, start)
+                except StorageError as failure:
+                    self._replicas.storage_failed(failure)
+
+    def _delete_below(self, held: PartitionLog, durable_start: int) -> None:
+        for segment in held.delete_below(durable_start):
             log.info(
                 "%s-%d: segment %d is past retention",
                 held.topic,
@@ -169,8 +190,14 @@ class LogUpkeep:
 
     def save_recovery_points(self, path: str) -> Deferred[None]:
         """Those of the log dir at `path`; done when they are on the disk."""
-        log_dir = next(one for one in self._replicas.dirs() if one.path == path)
-        return self._write(log_dir, RECOVERY)
+        return self._write(self._replicas.log_dir_of(path), RECOVERY)
+
+    def save_log_starts(self, path: str) -> Deferred[None]:
+        return self._write(self._replicas.log_dir_of(path), START)
+
+    def save_both_ends(self, path: str) -> Deferred[None]:
+        """After a log was cut: it may end below where it began."""
+        return all_of([self.save_recovery_points(path), self.save_log_starts(path)])
 
     def save_all(self, log_dir: LogDir) -> Deferred[None]:
         """Done when every checkpoint of this log dir is on the disk as of now."""
@@ -222,11 +249,9 @@ class LogUpkeep:
             return {_key(one): one.recovery_point for _, one in there}
         if kind == CLEANER:
             return {_key(one): one.cleaned_to for _, one in there if one.cleaned_to >= 0}
-        return {
-            _key(one): one.log_start_offset
-            for _, one in there
-            if one.log_start_offset > one.first_segment_offset
-        }
+        # Also where a segment begins there, which Kafka leaves out: those before it may come back
+        # with a power cut.
+        return {_key(one): one.log_start_offset for _, one in there if one.log_start_offset}
 
     def checkpoint_all_now(self, log_dir: LogDir) -> None:
         """At shutdown, after every log was flushed and closed; on the calling thread."""

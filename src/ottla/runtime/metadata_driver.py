@@ -162,7 +162,7 @@ class MetadataDriver:
             image = image_from_snapshot(snapshot)
         except DamagedNode as damage:
             raise StoreRefused(str(damage)) from damage
-        ignored = ignored_setting(image, self._config) if self._is_cluster else None
+        ignored = ignored_setting(image, self._config)
         if ignored is not None:
             log.warning("%s", ignored)
         return snapshot, image
@@ -174,8 +174,7 @@ class MetadataDriver:
             operations = decide_cluster_id(
                 present.get(paths.CLUSTER_ID), known_cluster_id, new_cluster_id
             )
-            if self._is_cluster:
-                operations += decide_shared_settings(present, self._config)
+            operations += decide_shared_settings(present, self._config)
             if not operations:
                 return
             try:

@@ -31,14 +31,14 @@ COMPLAINT_INTERVAL_MS = 60_000
 
 
 class FetcherServices(NamedTuple):
-    """What a fetcher needs of the broker. `save_recovery_points`: those of a log dir, done when
-    they are on the disk. `flush`: a log, likewise."""
+    """What a fetcher needs of the broker. `save_both_ends`: where the logs of a log dir begin
+    and up to where they are flushed, done when that is on the disk. `flush`: a log, likewise."""
 
     clock: Clock
     timers: Timers
     peers: Peers
     post: Callable[[Callable[[], None]], None]
-    save_recovery_points: Callable[[str], Deferred[None]]
+    save_both_ends: Callable[[str], Deferred[None]]
     flush: Callable[[PartitionLog], Deferred[None]]
     storage_failed: Callable[[StorageError], None]
 
@@ -150,7 +150,7 @@ class ReplicaFetcher:
         for line in effects.complaints:
             log.warning("copying from broker %d: %s", self.leader_id, line)
         for partition in effects.cut:
-            saved = services.save_recovery_points(partition.log_dir)
+            saved = services.save_both_ends(partition.log_dir)
             self._resume_after(saved, fetch, partition)
         for partition in effects.unsafe:
             if partition.log is not None:

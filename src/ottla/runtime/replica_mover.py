@@ -123,8 +123,8 @@ class ReplicaMover:
         self._stopped = False
 
     def start(self) -> None:
-        """Goes on with what an earlier life has left unfinished: each from its beginning, since it
-        is not known what of it has reached the disk."""
+        """Goes on with what an earlier life has left unfinished. It is not known what of it has
+        reached the disk: so all of it is compared, and only what is missing is copied."""
         for target in self._replicas.dirs():
             if target.error is None:
                 try:
@@ -137,9 +137,15 @@ class ReplicaMover:
         partition = self._replicas.find(found.topic, found.partition)
         if partition is not None and partition.log is None:
             return  # its own log dir is offline; with the next start, perhaps
-        doomed = target.discard_future(found.topic, found.partition, found.path)
+        key = found.topic, found.partition
+        is_ours = partition is not None and found.topic_id in (None, partition.topic_id)
+        if partition is not None and is_ours and key not in self._moves:
+            if partition.log_dir != target.path:
+                self.move(partition, target.path, found.path)
+                return
+        doomed = target.discard_future(*key, found.path)
         self._replicas.delete_tree(doomed)
-        if partition is not None and found.topic_id in (None, partition.topic_id):
+        if partition is not None and is_ours:
             self.move(partition, target.path)
 
     def stop(self) -> None:
@@ -150,9 +156,9 @@ class ReplicaMover:
 
     # -- what is asked ----------------------------------------------------------------------
 
-    def move(self, partition: Partition, path: str) -> bool:
+    def move(self, partition: Partition, path: str, begun: str | None = None) -> bool:
         """Let the replica go to this log dir; stay where it is, if that is its own. False if its
-        directory there can not be made."""
+        directory there can not be made. `begun`: a directory with a part of it already."""
         key = partition.topic, partition.partition
         under_way = self._moves.get(key)
         if under_way is not None and not under_way.is_in_place:
@@ -168,7 +174,7 @@ class ReplicaMover:
                 # Just arrived: before it goes on, nothing of it may be left where it was.
                 under_way.target.sync()
                 self._leave(under_way)
-            move = self._new_move(partition, held, target)
+            move = self._new_move(partition, held, target, begun)
         except StorageError as failure:
             self._replicas.storage_failed(failure)
             return False
@@ -177,7 +183,9 @@ class ReplicaMover:
         self._begin_next()
         return True
 
-    def _new_move(self, partition: Partition, held: PartitionLog, target: LogDir) -> Move:
+    def _new_move(
+        self, partition: Partition, held: PartitionLog, target: LogDir, begun: str | None
+    ) -> Move:
         key = partition.topic, partition.partition
         if target.has(*key):
             # Of no use to anybody here, but somebody has put it there.
@@ -189,7 +197,7 @@ class ReplicaMover:
         # A name of its own: a thread may still be at an earlier move that was given up.
         self._begun += 1
         unique = uuid.uuid5(partition.topic_id, str(self._begun)).hex
-        directory = target.make_future(*key, unique)
+        directory = begun or target.make_future(*key, unique)
         held.is_moving = True
         relocation = Relocation(self._files, held, partition.topic_id, directory)
         source = self._replicas.log_dir_of(partition.log_dir)

@@ -5,6 +5,7 @@ Method: a reader that plays prepared events.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping
 
 import pytest
@@ -129,3 +130,34 @@ def test_a_lost_connection_is_told_once_when_following(capsys: pytest.CaptureFix
     told = capsys.readouterr().err.splitlines()
     assert [line.count("gone") for line in told] == [1, 1]
     assert "gone again" in told[1]
+
+
+class ReaderOfAHeadOnly(PlayedReader):
+    """Whoever reads the output goes after the first records."""
+
+    def __init__(self, reading: int, *turns: list[Event] | str) -> None:
+        super().__init__(*turns)
+        self._reading: int | None = reading
+
+    def read(self, timeout_s: float) -> list[Event]:
+        events = super().read(timeout_s)
+        if not events and self._reading is not None:
+            os.close(self._reading)
+            self._reading = None
+        return events
+
+
+def test_who_follows_a_quiet_topic_notices_that_nobody_reads_any_more() -> None:
+    reading, writing = os.pipe()
+    reader = ReaderOfAHeadOnly(reading, [at(FIRST, 0)], [], [])
+    with open(writing, "wb") as target:
+        work = Consuming(
+            reader,  # type: ignore[arg-type]
+            compile_format("%v\\n"),
+            target,
+            {FIRST: Stretch(0, 0, 0)},
+            None,
+            True,
+        )
+        with pytest.raises(BrokenPipeError):
+            work.run()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
-from ottla.base.deferred import Deferred
+from ottla.base.deferred import Deferred, all_of
 from ottla.handlers.context import Context, Services
 from ottla.handlers.reply import Reply
 from ottla.metadata.configs.broker_config import BrokerConfig
@@ -46,6 +46,7 @@ class ClusterBroker:
             fetch_sessions=FetchSessions(10, lambda: 5),
             advertised_endpoint=self._endpoint,
             soon=self._soon.append,
+            save_log_starts=lambda log_dir: all_of([]),
         )
         self.become(leader, epoch)
 

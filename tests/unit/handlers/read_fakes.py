@@ -246,6 +246,15 @@ class FakeServices:
         self.producer_ids: list[int | ProtocolError] = []
         self.apis = [(0, 0, 13), (3, 0, 13), (18, 0, 4)]
         self._uuids = 0
+        self.saving: Deferred[None] | None = None
+        """For who wants to have it take time; else it is done at once."""
+
+    def save_log_starts(self, log_dir: str) -> Deferred[None]:
+        if self.saving is not None:
+            return self.saving
+        done: Deferred[None] = Deferred()
+        done.resolve(None)
+        return done
 
     def storage_failed(self, failure: StorageError) -> None:
         self.failures.append(failure)

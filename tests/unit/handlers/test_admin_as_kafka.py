@@ -40,6 +40,10 @@ DIFFERENT = {
     "create/collides in one request": "colliding names are refused within one request, too",
     "create/exactly the most partitions": "Kafka's limit counts records, ours partitions",
     "create/static defaults": "retention.ms has the source that DescribeConfigs tells",
+    "describe/after replaces": (
+        "recorded without eligible.leader.replicas.version; with it Kafka refuses to replace the "
+        "cluster's settings without min.insync.replicas, and here that one stays"
+    ),
     "describe/broker keys": "the default of node.id is 0 here",
     "describe/logger": OTHER_LOGGERS,
     "describe/logger root": OTHER_LOGGERS,

@@ -196,3 +196,44 @@ def test_a_lost_leadership_ends_the_wait(leading: ClusterBroker) -> None:
     waiting = delete_in_cluster(leading, 2)
     leading.become(2, 6, 1)
     assert the_one(waiting) == (6, -1)
+
+
+def ask_one(services: FakeServices, timeout_ms: int = 0) -> Any:
+    request = SimpleNamespace(
+        topics=[
+            SimpleNamespace(name="t1", partitions=[SimpleNamespace(partition_index=0, offset=2)])
+        ],
+        timeout_ms=timeout_ms,
+    )
+    return module.handle(Context(cast(Services, services), 2, "x", "PLAINTEXT", 1), request)
+
+
+def test_it_is_not_answered_before_the_log_start_is_on_the_disk() -> None:
+    """A kill between the answer and the checkpoint, up to a minute later, once brought back what
+    was deleted."""
+    services = a_service()
+    services.saving = Deferred()
+    waiting = ask_one(services)
+    assert not waiting.done
+    services.saving.resolve(None)
+    assert the_one(waiting) == (0, 2)
+
+
+def test_a_disk_that_does_not_take_the_log_start() -> None:
+    services = a_service()
+    services.saving = Deferred()
+    waiting = ask_one(services)
+    services.saving.fail(StorageError("/data/one/log-start-offset-checkpoint", "write"))
+    assert the_one(waiting) == (56, -1)
+
+
+def test_the_time_is_for_the_others_not_for_the_own_disk(leading: ClusterBroker) -> None:
+    saving: Deferred[None] = Deferred()
+    leading.services.save_log_starts = lambda log_dir: saving
+    waiting = delete_in_cluster(leading, 2)
+    for replica in (2, 3):
+        fetched_by(leading, replica, 2)
+    leading.time.advance(1000)
+    assert not waiting.done
+    saving.resolve(None)
+    assert the_one(waiting) == (0, 2)

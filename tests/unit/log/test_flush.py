@@ -103,6 +103,7 @@ def test_a_segment_that_retention_deletes_while_it_runs_is_no_failure() -> None:
         segment.close()  # so that the job opens them by their names
     job = job_of(world)
     assert world.log.apply_retention(1, 7)
+    assert world.log.delete_below(world.log.log_start_offset)
     job.run()
     world.log.flush_done(job)
     assert world.log.recovery_point == 7

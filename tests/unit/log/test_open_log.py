@@ -120,6 +120,7 @@ def test_the_log_start_comes_from_the_checkpoint_or_the_first_segment() -> None:
     assert world.open(clean=True, recovery_point=6, log_start_offset=3).log_start_offset == 3
     other = a_world(6, segment_bytes=400, retention_bytes=500)
     other.log.apply_retention(1, 6)
+    other.log.delete_below(6)
     first = other.log.first_segment_offset
     assert first > 0
     other.log.close()
@@ -178,3 +179,44 @@ def test_ten_thousand_idle_partitions_hold_nothing_open() -> None:
     log = world.reopen_cleanly()
     assert all(segment.file is None for segment in log._segments.items)
     assert all(segment.offset_index.mapped.capacity == 0 for segment in log._segments.items)
+
+
+def test_deleted_segments_that_a_power_cut_brings_back_go() -> None:
+    world = a_world(12, segment_bytes=400)
+    bases = [one.base_offset for one in world.log.all_segments()]
+    world.flush()
+    world.log.advance_log_start(bases[3] + 1)
+    start, point = world.log.log_start_offset, world.log.recovery_point
+    world.log.abandon()
+    # Of three that were deleted the one in the middle stayed so, and another is torn.
+    for suffix in (".log", ".index", ".timeindex"):
+        world.files.remove(world.path(bases[1], suffix))
+    world.damage(bases[2], 0, bytes(30))
+    world.open(recovery_point=point, log_start_offset=start)
+    assert world.report.corrupt is None
+    assert [one.base_offset for one in world.log.all_segments()] == bases[3:]
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (start, 12)
+    assert not [
+        name for name in world.names() if name.endswith(".log") and int(name[:20]) < start - 1
+    ]
+    world.log.abandon()
+    world.open()
+    assert world.log.log_start_offset == bases[3], "they stay away, whatever the checkpoint says"
+
+
+def test_records_that_are_back_have_their_epochs() -> None:
+    """The epochs were flushed after the deletion, the log start was not."""
+    world = a_world(0, segment_bytes=400)
+    for epoch in range(5):
+        world.epoch = epoch
+        world.fill(3)
+    world.log.advance_log_start(10)
+    world.flush()
+    point = world.log.recovery_point
+    world.log.abandon()
+    world.open(recovery_point=point, log_start_offset=4)
+    assert world.log.leader_epochs.entries() == [(1, 4), (2, 6), (3, 9), (4, 12)]
+    world.flush()
+    world.log.abandon()
+    world.open(recovery_point=point, log_start_offset=4)
+    assert world.log.leader_epochs.entries() == [(1, 4), (2, 6), (3, 9), (4, 12)]

@@ -320,6 +320,7 @@ def test_truncate_to_before_the_first_segment() -> None:
     world.fill(10)
     world.log.apply_retention(1, 10)
     start = world.log.log_start_offset
+    world.log.delete_below(start)
     assert start > 0
     world.log.truncate_to(start - 1)
     assert (world.log.log_start_offset, world.log.log_end_offset) == (start - 1, start - 1)

@@ -23,7 +23,10 @@ def a_world(**settings: object) -> World:
 def retained(world: World, *, now_ms: int = NOW_MS, upper_bound: int | None = None) -> list[int]:
     """Base offsets of the deleted segments."""
     bound = world.log.log_end_offset if upper_bound is None else upper_bound
-    return [one.base_offset for one in world.log.apply_retention(now_ms, bound)]
+    expired = [one.base_offset for one, _ in world.log.apply_retention(now_ms, bound)]
+    deleted = world.log.delete_below(world.log.log_start_offset)
+    assert [one.base_offset for one in deleted] == expired
+    return expired
 
 
 def test_nothing_expires_without_a_setting() -> None:
@@ -86,11 +89,12 @@ def test_files_are_renamed_first_and_gone_after_a_restart() -> None:
     world = a_world(retention_bytes=5 * SIZE)
     world.fill(9)
     world.flush()
-    deleted = world.log.apply_retention(NOW_MS, 9)
+    expired = world.log.apply_retention(NOW_MS, 9)
+    deleted = world.log.delete_below(4)
     paths = [path for one in deleted for path in one.paths]
     assert all(path.endswith(".deleted") and world.files.exists(path) for path in paths)
     assert {path.rpartition("/")[2][:20] for path in paths} == {f"{0:020d}", f"{2:020d}"}
-    assert [one.reason for one in deleted] == ["retention.bytes"] * 2
+    assert [reason for _, reason in expired] == ["retention.bytes"] * 2
     world.reopen_killed()
     assert not [name for name in world.names() if name.endswith(".deleted")]
     assert (world.log.log_start_offset, world.log.log_end_offset) == (4, 9)
@@ -105,3 +109,24 @@ def test_snapshots_go_with_their_segments() -> None:
     retained(world)
     kept = [name for name in world.names() if name.endswith(".snapshot")]
     assert kept == [f"{base:020d}.snapshot" for base in (4, 6, 8)]
+
+
+def test_nothing_goes_before_the_log_start_is_on_the_disk() -> None:
+    world = a_world(retention_bytes=5 * SIZE)
+    world.fill(9)
+    world.log.apply_retention(NOW_MS, 9)
+    assert all_offsets(world.log) == list(range(4, 9)), "nobody reads it any more"
+    assert world.log.delete_below(1) == []
+    assert [one.base_offset for one in world.log.delete_below(3)] == [0]
+    assert [one.base_offset for one in world.log.delete_below(100)] == [2]
+    assert (world.log.log_start_offset, world.log.first_segment_offset) == (4, 4)
+
+
+def test_a_log_that_is_cut_meanwhile_keeps_what_is_above_its_new_start() -> None:
+    world = a_world(retention_bytes=5 * SIZE)
+    world.fill(9)
+    world.log.apply_retention(NOW_MS, 9)
+    world.log.truncate_to(3)
+    world.fill(2)
+    assert [one.base_offset for one in world.log.delete_below(4)] == [0]
+    assert all_offsets(world.log) == [3, 4]

@@ -250,7 +250,8 @@ def test_a_segment_that_is_deleted_meanwhile_tells_nothing(world: World) -> None
     world.log.config = replace(world.log.config, retention_bytes=12 * SIZE)
     scrub, piece = begun(world)
     assert piece.stands(world.log)
-    for segment in world.log.apply_retention(world.clock.now_ms, world.log.log_end_offset):
+    world.log.apply_retention(world.clock.now_ms, world.log.log_end_offset)
+    for segment in world.log.delete_below(world.log.log_start_offset):
         for path in segment.paths:
             world.files.remove(path)
     walked = piece.run(Disk(world.files), ENOUGH)

@@ -114,8 +114,18 @@ def test_who_replaces_everything_keeps_the_number() -> None:
     assert cluster.image.broker_configs[""] == {NAME: "3", "log.retention.ms": "5"}
 
 
-def test_a_single_node_may_do_what_it_likes() -> None:
+def test_a_single_node_is_a_cluster_of_one() -> None:
     cluster = Cluster()
-    assert alter(cluster, BROKER, "1", "2").error_code == NONE
     assert alter(cluster, BROKER, "", "2").error_code == NONE
+    assert alter(cluster, BROKER, "", None).error_code == INVALID_CONFIG
+    for value in ("2", None):
+        assert alter(cluster, BROKER, "1", value).error_code == INVALID_CONFIG, "if it is named"
+
+
+def test_a_brokers_own_number_of_an_earlier_version_may_go() -> None:
+    cluster = Cluster()
+    cluster.store.commit([Write(paths.broker_configs("1"), nodes.configs({NAME: "2"}), None)])
+    cluster.reload()
+    assert alter(cluster, BROKER, "1", "3").error_code == INVALID_CONFIG
     assert alter(cluster, BROKER, "1", None).error_code == NONE
+    assert cluster.image.broker_configs.get("1", {}) == {}

@@ -363,3 +363,19 @@ def test_while_somebody_is_eligible_nothing_is_committed_whatever_the_setting() 
     leader.assume(assigned(version=2, in_sync=(1,), eligible=(3,)))
     leader.produce(1)
     assert leader.partition.high_watermark == 3
+
+
+def test_who_comes_back_to_a_deleted_partition_is_not_told_of_a_failed_disk() -> None:
+    """A produce whose batch was looked at in the pool meanwhile: its client is to ask where the
+    topic is."""
+    replica = Replica().lead((1,))
+    replica.partition.go_away()
+    replica.partition.log = None
+    with pytest.raises(ProtocolError) as refused:
+        replica.produce()
+    assert refused.value.code == NOT_LEADER_OR_FOLLOWER
+    failed = Replica().lead((1,))
+    failed.partition.go_offline()
+    with pytest.raises(ProtocolError) as refused:
+        failed.produce()
+    assert refused.value.code == KAFKA_STORAGE_ERROR

@@ -64,7 +64,7 @@ class Setting:
             timers=self.time,
             peers=cast(Peers, self.peers),
             post=self.posted.append,
-            save_recovery_points=self._save,
+            save_both_ends=self._save,
             flush=self._flush,
             storage_failed=self.failures.append,
         )

@@ -342,7 +342,8 @@ def test_what_is_deleted_on_the_way_is_on_no_disk_when_it_arrives() -> None:
     while node.mover._moves[KEY].relocation.bytes_left():
         node.live_on(1)
     assert node.partition.log_dir == "/one"
-    assert len(node.log.apply_retention(NOW_MS, node.log.log_end_offset)) == 1
+    node.log.apply_retention(NOW_MS, node.log.log_end_offset)
+    assert len(node.log.delete_below(7)) == 1
     assert node.log.log_start_offset == 7, "all that has changed is the first segment"
     node.rest()
     journal = [operation for operation in node.files.journal if "/two/" in str(operation[1])]
@@ -413,3 +414,79 @@ def test_no_more_at_once_than_there_are_threads(monkeypatch: pytest.MonkeyPatch)
     assert begun == [node.partition]
     node.rest()
     assert node.names() == {"/two": ["crash-0"]}
+
+
+def interrupted(pieces: int) -> Disks:
+    """What a broker has left that was killed on the way to /two."""
+    node = Node(settings={RATE: "4000"})
+    node.append(40)
+    node.move("/two")
+    for _ in range(pieces):
+        node.pool.work()
+        node.time.advance(60_000)
+    assert node.names()["/two"] == ["crash-0-future"]
+    node.die()
+    return node.files
+
+
+def written_to_two(files: Disks) -> int:
+    """Bytes of records that were written there since."""
+    numbers = {
+        inode.number
+        for path, inode in files.inodes.items()
+        if path.startswith("/two/crash-0") and path.endswith(".log")
+    }
+    writes = [one for one in files.journal if one[0] == "write" and one[1] in numbers]
+    return sum(len(content) for _, _, _, content in writes)
+
+
+def test_a_move_that_a_restart_interrupts_goes_on_from_what_is_there() -> None:
+    files = interrupted(9)
+    contents = files.contents()
+    whole = [
+        len(content)
+        for path, content in contents.items()
+        if "-future/" in path
+        and path.endswith(".log")
+        and contents[f"/one/crash-0/{path.rpartition('/')[2]}"] == content
+    ]
+    assert len(whole) > 1
+    files.record = True
+    node = Node(files)
+    before = read_back(node.log)
+    node.rest()
+    assert node.names() == {"/two": ["crash-0"]}
+    assert read_back(node.log) == before
+    assert written_to_two(files) == node.log.size - sum(whole), "but for less than a chunk"
+
+
+def test_what_differs_over_there_is_written_anew() -> None:
+    files = interrupted(4)
+    future = next(path for path in files.contents() if "-future" in path and "0.log" in path)
+    directory = future.rpartition("/")[0]
+    files.open(future).write_at(300, b"other")
+    files.put(f"{directory}/{99:020d}.log", b"of a log that was cut")
+    files.put(f"{directory}/{0:020d}.txnindex", b"of one that was cut too")
+    node = Node(files)
+    before = read_back(node.log)
+    node.rest()
+    assert node.names() == {"/two": ["crash-0"]}
+    assert read_back(node.log) == before
+    names = files.list_dir("/two/crash-0")
+    assert not {f"{99:020d}.log", f"{0:020d}.txnindex"} & set(names)
+    check_indexes(node.log)
+
+
+def test_a_copy_that_is_longer_than_the_log_is_cut() -> None:
+    files = interrupted(4)
+    source = sorted(path for path in files.contents() if "/one/crash-0/" in path and "log" in path)
+    future = next(path for path in files.contents() if "-future" in path).rpartition("/")[0]
+    last = source[-1].rpartition("/")[2]
+    files.put(f"{future}/{last}", files.read(source[-1]) + b"more than there is")
+    node = Node(files)
+    before = read_back(node.log)
+    node.rest()
+    assert node.names() == {"/two": ["crash-0"]}
+    assert read_back(node.log) == before
+    names = [name for name in files.list_dir("/two/crash-0") if name.endswith(".log")]
+    assert sum(files.size(f"/two/crash-0/{name}") for name in names) == node.log.size
