@@ -110,6 +110,14 @@ def test_a_partition_without_leader_shows_who_may_lead() -> None:
     }
 
 
+def test_a_disk_that_has_failed_elsewhere_is_told() -> None:
+    topic = a_topic("t", PartitionState(1, 4, (1, 2), (1,)), PartitionState(1, 4, (1, 2), (1, 2)))
+    failed = a_broker(2, offline={topic.topic_id: frozenset({0})})
+    services = FakeServices(an_image(topic, brokers=[a_broker(1), failed]))
+    partitions = describe(["t"], services=services)["topics"][0]["partitions"]
+    assert [each["offline_replicas"] for each in partitions] == [[2], []]
+
+
 def test_who_led_last_is_told_only_while_nobody_leads() -> None:
     led = PartitionState(3, 5, (2, 3), (3,), eligible=(2,), last_known=(2,))
     services = FakeServices(an_image(a_topic("t", led), brokers=[a_broker(1), a_broker(3)]))
