@@ -485,12 +485,13 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch at most `epoch` and where it ends; (-1, -1) if that is not known.
 
-        The log knows epochs by their batches; the leader's own begins before its first batch."""
+        The log knows epochs by their batches; the leader's own begins before its first batch. A
+        follower knows no others than those that have come."""
         log = self.log
         if log is None:
             return -1, -1
         latest_written = log.leader_epochs.latest
-        if epoch <= latest_written or epoch > self.leader_epoch:
+        if epoch <= latest_written or epoch > self.leader_epoch or not self.is_leader:
             return log.end_offset_for_epoch(epoch)
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
