@@ -22,7 +22,6 @@ from ottla.replication import follower_log
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
 from tests.unit.replication.replicas import TOPIC_ID, Replica
 
-
 EPOCH = 5
 
 
