@@ -7,6 +7,9 @@ And how a partition that nobody leads is told. It is stored with an in-sync set 
 (Z2); Kafka's is empty by then, and who was in it is eligible. So it is told, or a partition of one
 replica would be told as whole while it can't be reached. The same goes for one whose leader's disk
 has failed, until another one leads: a broker knows that of itself first.
+
+At level 0 of `eligible.leader.replicas.version` clients are told what they know without it: nobody
+is eligible, and the last member stays in the in-sync set.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 from ottla.base.errors import ProtocolError
 from ottla.handlers.context import Context
-from ottla.metadata import topic_names
+from ottla.metadata import features, topic_names
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.protocol.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -60,7 +63,9 @@ def describe_partition(
         code = LISTENER_NOT_FOUND if image.is_live(leader) else LEADER_NOT_AVAILABLE
         leader = NO_LEADER
     in_sync, eligible, last_known = state.in_sync, state.eligible, state.last_known
-    if state.leader == NO_LEADER or state.leader in lost_by:
+    if not features.has_eligible_leaders(image):
+        eligible = last_known = ()
+    elif state.leader == NO_LEADER or state.leader in lost_by:
         in_sync, eligible = (), tuple(sorted({*in_sync, *eligible}))
         if state.leader != NO_LEADER:
             last_known = (state.leader,)

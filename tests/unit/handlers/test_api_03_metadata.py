@@ -341,6 +341,21 @@ def test_replicas_whose_disk_has_failed_elsewhere(version: int) -> None:
     assert told() == [(0, 2, [2, 1], []), (0, 1, [1], [])]
 
 
+def test_the_level_of_eligible_leaders_is_told_of_at_once() -> None:
+    image = an_image(a_topic("t", PartitionState(-1, 4, (2,), (2,))), brokers=[a_broker(1)])
+    services = FakeServices(image)
+
+    def in_sync() -> list[int]:
+        (partition,) = metadata(services, 12, ["t"])["topics"][0]["partitions"]
+        return list(partition["isr_nodes"])
+
+    assert in_sync() == []
+    services.image = replace(image, features={"metadata.version": 30})
+    assert in_sync() == [2]
+    services.image = image
+    assert in_sync() == []
+
+
 def test_another_listener_shows_another_cluster() -> None:
     services = FakeServices(a_cluster())
     assert [each["node_id"] for each in metadata(services, 12, ["t"])["brokers"]] == [1]
