@@ -92,6 +92,7 @@ class Partition:
         "has_eligible",
         "high_watermark",
         "in_sync",
+        "is_gone",
         "is_leader",
         "is_short_of_room",
         "leader_epoch",
@@ -129,6 +130,7 @@ class Partition:
         self.leader_watermark = 0
         """Of a follower: how far its leader is, by its last answer."""
         self.epoch_start_offset = 0
+        self.is_gone = False
         self.broken: str | None = None
         """Which invariant did not hold, once one did not."""
         self.on_alarm: Callable[[Partition, str], None] = _no_alarm
@@ -273,6 +275,7 @@ class Partition:
     def go_away(self) -> None:
         """The topic was deleted, or the replica moved elsewhere."""
         self.is_leader = False
+        self.is_gone = True
         self.leader_id = NO_LEADER
         self._progress = self._tracker = self._resting = None
         self._release_waiters()
@@ -307,7 +310,7 @@ class Partition:
 
     def _check_epoch(self, current_leader_epoch: int) -> int:
         if self.log is None:
-            return KAFKA_STORAGE_ERROR
+            return NOT_LEADER_OR_FOLLOWER if self.is_gone else KAFKA_STORAGE_ERROR
         if current_leader_epoch not in (-1, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 return FENCED_LEADER_EPOCH

@@ -171,6 +171,15 @@ def test_nobodys_partition_serves_nothing() -> None:
     assert of_one(fetch(broker)).error_code == NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_replica_that_has_moved_away_is_no_failed_disk() -> None:
+    """Whoever asks may have found it a moment ago."""
+    partition = ClusterBroker().replica.partition
+    partition.go_away()
+    partition.log = None
+    for check in (partition.check_leader, partition.check_replica):
+        assert check(-1) == check(5) == NOT_LEADER_OR_FOLLOWER
+
+
 def test_who_leads_is_told() -> None:
     broker = ClusterBroker(leader=3, epoch=9)
     answer = fetch(broker, index=1)
