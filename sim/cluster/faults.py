@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.errors import StorageError
 from ottla.metadata.config_control import ConfigChange, ThisBroker, decide_incremental_alter_configs
 from ottla.metadata.decision import Decision
 from ottla.metadata.elections import PREFERRED, UNCLEAN, decide_elect_leaders
@@ -53,6 +54,8 @@ class Faults:
         for source, target in list(weather.cut):
             world.network.heal(source, target)
         for broker in world.brokers.values():
+            if broker.life is not None and broker.life.log_dir.error is not None:
+                broker.kill()
             self._resume(broker)
             self._come_back(broker)
             broker.start()
@@ -100,6 +103,24 @@ class Faults:
             self._world.truth.on_power_cut(broker.broker_id, is_flushed=self._world.plan.is_flushed)
         broker.kill(chance)
         self._later(chance.uniform(50, 4_000), broker.start)
+
+    def _disk(self, chance: Random) -> None:
+        """It takes and gives nothing any more, until the broker is started again."""
+        broker = self._any(chance)
+        life, process = broker.life, broker.process
+        if life is None or process is None or not life.is_serving:
+            return
+
+        def fail() -> None:
+            life.replicas.storage_failed(StorageError(life.log_dir.path, "append"))
+
+        def restart() -> None:
+            if broker.life is life:
+                broker.kill()
+                self._later(chance.uniform(10, 2_000), broker.start)
+
+        self._world.heap.push(0, fail, process)
+        self._later(chance.choice((50, 1_000, 5_000)) * chance.random(), restart)
 
     def _pause(self, chance: Random) -> None:
         broker = self._any(chance)

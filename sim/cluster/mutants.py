@@ -16,6 +16,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata import decision, duties, in_sync, nodes
 from ottla.metadata.decision import Decision
 from ottla.metadata.duties import Duties
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.partition_rules import PartitionChange
 from ottla.metadata.partition_writes import PartitionWrites
 from ottla.metadata.topic_settings import TopicSettings
@@ -257,6 +258,10 @@ def _a_loss_of_power_is_not_told() -> list[Patch]:
     return [(nodes, "broker_content", content)]
 
 
+def _who_has_no_disk_is_elected() -> list[Patch]:
+    return [(MetadataImage, "lost_by", lambda image, topic, index: frozenset())]
+
+
 def _an_election_that_was_lost_is_forgotten() -> list[Patch]:
     real = Duties.next
 
@@ -331,6 +336,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
         _any_life_may_join,
         _who_starts_is_not_fenced,
         _a_loss_of_power_is_not_told,
+        _who_has_no_disk_is_elected,
         _an_election_that_was_lost_is_forgotten,
         _a_life_leads_what_the_last_one_led,
         _a_topic_is_known_by_its_name,

@@ -73,8 +73,9 @@ class Plan:
         self.far_ms = chance.choice((40.0, 150.0))
         self.rates = {broker: chance.choice((1.0, 1.0, 0.95, 1.05)) for broker in range(1, 5)}
         self.window_ms: float = FAULTS_WINDOW_MS
-        # Rumours came later than the other kinds, which are drawn as before.
-        self.faults = sorted(self._faults(chance) + self._rumours(Random(f"{seed}/rumours")))
+        # These came later than the other kinds, which are drawn as before.
+        later = self._rumours(Random(f"{seed}/rumours")) + self._disks(Random(f"{seed}/disks"))
+        self.faults = sorted(self._faults(chance) + later)
 
     @property
     def has_power_cuts(self) -> bool:
@@ -102,6 +103,15 @@ class Plan:
                 chance.uniform(FIRST_FAULT_MS, FAULTS_WINDOW_MS), "rumour", chance.getrandbits(32)
             )
             for _ in range(chance.choice((1, 3, 6)))
+        ]
+
+    def _disks(self, chance: Random) -> list[Fault]:
+        """They fail while the broker lives."""
+        if self.is_quiet or chance.random() < 0.75:
+            return []
+        return [
+            Fault(chance.uniform(FIRST_FAULT_MS, FAULTS_WINDOW_MS), "disk", chance.getrandbits(32))
+            for _ in range(chance.choice((1, 2, 4)))
         ]
 
     def settings(self) -> dict[str, str]:

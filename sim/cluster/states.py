@@ -2,7 +2,8 @@
 
 Z1  a change of leaders rests on the controller's epoch
 Z2  the leader is nobody or a member; members are replicas, at least one
-Z3  nobody becomes leader or member who is fenced, stopping, or back from a loss of power
+Z3  nobody becomes leader or member who is fenced, stopping, back from a loss of power, or without
+    its disk
 Z4  the version grows with every write
 R2  epochs never go back, and another leader means another epoch
 """
@@ -112,6 +113,8 @@ class States:
         )
         old = self.by_key.get(key)
         self._check(name, topic.replicas[index], old, new, rests_on_epoch)
+        if old is not None:
+            self._check_disks(name, key, old, new)
         self.by_key[key] = new
         self._on_state(key, old, new)
 
@@ -150,6 +153,17 @@ class States:
                 if member in old.eligible and new.leader == NOBODY:
                     continue  # the best of those who are left, for when they come back
                 self._check_present(name, member, "joins")
+
+    def _check_disks(self, name: str, key: Key, old: State, new: State) -> None:
+        come = [member for member in new.in_sync if member not in old.in_sync]
+        if new.leader not in (NOBODY, old.leader):
+            come.append(new.leader)
+        for member in come:
+            node = self._ensemble.nodes.get(paths.broker_id(member))
+            if node is None or (member in old.eligible and new.leader == NOBODY):
+                continue
+            if key[1] in nodes.read_broker(name, node.content).offline.get(key[0], ()):
+                raise Violation(f"Z3: {name}: broker {member} has no disk: {old} -> {new}")
 
     def _check_present(self, name: str, broker_id: int, what: str) -> None:
         node: Node | None = self._ensemble.nodes.get(paths.broker_id(broker_id))

@@ -43,11 +43,14 @@ def adopt(directory: str, settings: ZooKeeperSettings) -> Adoption:
         raise StoreRefused(f"the metadata in {directory} has been adopted already")
     if not os.path.exists(path):
         raise StoreRefused(f"there is no single node in {directory}: it would have a {FILE_NAME}")
-    log_dir = LogDir.open(PosixFiles(), directory)
+    files = PosixFiles()
+    log_dir = LogDir.open(files, directory)
     try:
         present = _read(directory)
         adoption = _write(present, settings)
-        os.rename(path, adopted)
+        files.rename(path, adopted)
+        # After a loss of power it would have its old name again, and the node start alone.
+        files.sync_dir(directory)
     finally:
         log_dir.release()
     return adoption

@@ -104,9 +104,9 @@ class Copying:
             self._follower_throttle,
             self._broker_epoch,
         )
-        self.offline = OfflineReplicas(on.broker_id, on.metadata, on.timers)
+        self.offline = OfflineReplicas(on.broker_id, on.metadata, on.timers, on.replicas.all_lost)
         on.replicas.copying = self.fetchers
-        on.replicas.on_offline = self.offline.add
+        on.replicas.on_offline = self.offline.tell
 
     def start(self) -> None:
         self.keeper.start()
@@ -138,6 +138,7 @@ class Copying:
                 if not new.is_live(broker_id):
                     self.sessions.end(broker_id)
         self.keeper.on_image(old, new)
+        self.offline.on_image(new)
 
     def _throttle_topics(self, image: MetadataImage) -> None:
         for name, throttle in (

@@ -13,7 +13,8 @@ import logging
 import os
 import resource
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ottla import __version__
 from ottla.base.errors import StorageError
@@ -82,7 +83,9 @@ class Node:
 
     # -- start ------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, stopping: asyncio.Event | None = None) -> bool:
+        """False if it was told to stop while it waited for the cluster to let it take part: that
+        can last for as long as there is no controller."""
         self._loop = self._given_loop or asyncio.get_running_loop()
         _raise_descriptor_limit()
         self.timers = LoopTimers(self._loop, self._clock)
@@ -106,12 +109,16 @@ class Node:
         parts.transactions.start()
         parts.metadata.begin(image)
         self.listening.start()
-        await done(parts.metadata.serve())
+        if not await _unless(stopping, done(parts.metadata.serve())):
+            # As if it were killed: a clean end would hide what it may have lost from its next life.
+            self.vanish()
+            return False
         # Not before: a broker that may have lost records has to be found out again if it dies
         # before everybody knows.
         self._on_each_log_dir(parts, LogDir.keep_boot_id)
         self.metrics_port = await self._sight.start(self.config.get_str("ottla.metrics.listener"))
         self._ready = True
+        return True
 
     async def _enter(self) -> Parts:
         """Into the cluster: its store, its image, and the parts that stand on it."""
@@ -264,6 +271,21 @@ class Node:
     def greeting(self) -> str:
         where = ", ".join(f"{host}:{port}" for host, port in self.listening.bound)
         return f"ottla {__version__} listening on {where} (node {self.broker_id})"
+
+
+async def _unless(stopping: asyncio.Event | None, waiting: Coroutine[Any, Any, None]) -> bool:
+    """Whether it is done; False if `stopping` was first."""
+    if stopping is None:
+        await waiting
+        return True
+    work, end = asyncio.ensure_future(waiting), asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((work, end), return_when=asyncio.FIRST_COMPLETED)
+    end.cancel()
+    if not work.done():
+        work.cancel()
+        return False
+    work.result()
+    return True
 
 
 def _begin(parts: Parts, log_dir: LogDir) -> None:

@@ -68,7 +68,9 @@ async def _serve(node: Node) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await node.start()
+    if not await node.start(stopping):
+        log.warning("stopped before it took part in the cluster")
+        return
     # What is there now stays: a collection that looks at all of it would stop the loop for long.
     gc.freeze()
     try:

@@ -155,7 +155,7 @@ class _Fetch(FetchWait):
             preferred = preferred_replica(self.context, partition, rack, wanted.fetch_offset)
             if preferred != NO_PREFERENCE:
                 return _elsewhere(partition, log, wanted.partition, preferred)
-        diverging = _divergence(partition, wanted)
+        diverging = _divergence(partition, log, wanted)
         committed = self.request.isolation_level == READ_COMMITTED
         upper_bound = partition.last_stable_offset if committed else partition.high_watermark
         records: LogSlice | None = None
@@ -312,14 +312,18 @@ def _elsewhere(
     )
 
 
-def _divergence(partition: Partition, wanted: FetchPartition) -> tuple[int, int] | None:
-    """Where the reader's log and ours part, if its last record is not one of ours (KIP-595). Only
-    the leader knows: a follower may just not have it yet."""
-    if wanted.last_fetched_epoch < 0 or not partition.is_leader:
+def _divergence(
+    partition: Partition, log: PartitionLog, wanted: FetchPartition
+) -> tuple[int, int] | None:
+    """Where the reader's log and ours part, if its last record is not one of ours (KIP-595). A
+    follower says so of what it has itself, as Kafka's do."""
+    if wanted.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise ProtocolError(OFFSET_OUT_OF_RANGE, "the last fetched epoch is not known here")
+    if wanted.fetch_offset < log.log_start_offset:
+        raise ProtocolError(OFFSET_OUT_OF_RANGE, "there is nothing so old any more")
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         return epoch, end_offset
     return None

@@ -12,7 +12,7 @@ encoded pieces (metadata_pieces); an answer that refuses the whole request is no
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ottla.handlers import authorized_operations
@@ -23,6 +23,7 @@ from ottla.handlers.partition_description import (
     Endpoints,
     code_without_topic,
     describe_partition,
+    lost_by,
     reachable_brokers,
 )
 from ottla.handlers.reply import Reply
@@ -196,19 +197,17 @@ class _Answer:
                 self.topics.append(self.pieces.encode(_failed(None, topic_id, UNKNOWN_TOPIC_ID)))
 
     def _piece(self, topic: TopicImage) -> bytes:
-        lost = self._context.services.partitions.lost(topic.name)
-        if lost:
-            # The image does not know of it, so that nothing would tell when it is over.
-            return self.pieces.encode(self._describe(topic, lost))
-        return self.pieces.kept(topic) or self.pieces.keep(topic, self._describe(topic, ()))
+        if self._context.services.partitions.lost(topic.name):
+            # The image may not know of it yet, so that nothing would tell when it is over.
+            return self.pieces.encode(self._describe(topic))
+        return self.pieces.kept(topic) or self.pieces.keep(topic, self._describe(topic))
 
-    def _describe(self, topic: TopicImage, lost: Collection[int]) -> Fields:
+    def _describe(self, topic: TopicImage) -> Fields:
         version, reachable = self._context.api_version, self._reachable_brokers()
-        broker_id = self._context.services.broker_id
         partitions = []
         for index, state in topic.partitions.items():
-            lost_by = broker_id if index in lost else None
-            described = describe_partition(index, state, self._image, reachable, lost_by)
+            lost = lost_by(self._context, topic, index)
+            described = describe_partition(index, state, self._image, reachable, lost)
             partitions.append(_for_version(version, described))
         return {
             "error_code": NONE,

@@ -15,6 +15,7 @@ from ottla.handlers.context import Context
 from ottla.handlers.partition_description import (
     code_without_topic,
     describe_partition,
+    lost_by,
     reachable_brokers,
 )
 from ottla.metadata import topic_names
@@ -77,7 +78,7 @@ class _Page:
     def __init__(self, context: Context, limit: int) -> None:
         self.topics: list[Fields] = []
         self.next_cursor: Fields | None = None
-        self._services = context.services
+        self._context = context
         self._image = context.services.image
         self._reachable = reachable_brokers(context)
         self._left = limit
@@ -104,11 +105,10 @@ class _Page:
 
     def _describe(self, topic: TopicImage, indexes: list[int]) -> Fields:
         partitions = []
-        lost = self._services.partitions.lost(topic.name)
         for index in indexes:
             state = topic.partitions[index]
-            lost_by = self._services.broker_id if index in lost else None
-            described = describe_partition(index, state, self._image, self._reachable, lost_by)
+            lost = lost_by(self._context, topic, index)
+            described = describe_partition(index, state, self._image, self._reachable, lost)
             partitions.append({**described, "error_code": NONE})
         return {
             "error_code": NONE,

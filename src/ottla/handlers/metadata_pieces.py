@@ -44,11 +44,13 @@ class MetadataPieces:
         "_version",
         "brokers",
         "controller_id",
+        "features",
     )
 
     def __init__(self, version: int, image: MetadataImage, surroundings: Fields) -> None:
         self.brokers: Mapping[int, BrokerRegistration] = image.brokers
         self.controller_id = image.controller_id
+        self.features: Mapping[str, int] = image.features
         self._version = version
         self._trailing = trailing = _trailing_bytes(version)
         self._topics: dict[str, tuple[TopicImage, bytes]] = {}
@@ -60,7 +62,11 @@ class MetadataPieces:
 
     def matches(self, image: MetadataImage) -> bool:
         """Whether all that is kept here but the topics is still true."""
-        return image.brokers is self.brokers and image.controller_id == self.controller_id
+        return (
+            image.brokers is self.brokers
+            and image.controller_id == self.controller_id
+            and image.features == self.features
+        )
 
     def kept(self, topic: TopicImage) -> bytes | None:
         found = self._topics.get(topic.name)

@@ -169,7 +169,12 @@ class _Draft:
             brokers.pop(broker_id, None)
         elif broker_id in brokers:
             brokers[broker_id] = replace(
-                brokers[broker_id], epoch=-1, fenced=True, shutting_down=False, unclean=False
+                brokers[broker_id],
+                epoch=-1,
+                fenced=True,
+                shutting_down=False,
+                unclean=False,
+                offline={},
             )
 
     def take_broker_epoch(self, update: NodeUpdate, name: str) -> None:
@@ -243,6 +248,7 @@ def _registration(broker_id: int, update: NodeUpdate, *, alive: bool) -> BrokerR
         shutting_down=content.shutting_down and alive,
         unclean=content.unclean and alive,
         security_protocols=content.security_protocols,
+        offline=content.offline if alive else {},
     )
 
 

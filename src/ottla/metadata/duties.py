@@ -138,25 +138,33 @@ class _Mover:
         self._present = {one.broker_id for one in image.live_brokers()}.difference(dead)
         self._may_lead = {one for one in self._present if image.may_lead(one)}
         self._unclean = image.unclean_brokers()
+        self._has_lost_replicas = any(one.offline for one in image.brokers.values())
+        self._image = image
 
     def move(self, topic: TopicImage, only_leaderless: bool) -> Iterator[Moved]:
         """What is due in one topic, until the commit is full; each partition once."""
+        present, unclean, may_lead = self._present, self._unclean, self._may_lead
         for index, state in topic.partitions.items():
-            if only_leaderless == (state.leader in self._present):
+            if self._has_lost_replicas:
+                # Whose disk has failed is as good as dead to this partition.
+                lost = self._image.lost_by(topic, index)
+                present, unclean = self._present - lost, self._unclean | lost
+                may_lead = self._may_lead - lost
+            if only_leaderless == (state.leader in present):
                 continue
-            if is_well(state, self._present, self._unclean) and not state.eligible:
+            if is_well(state, present, unclean) and not state.eligible:
                 continue
             # Who is eligible by a number that was lowered meanwhile holds the leader up.
             in_sync_min = self._settings.min_in_sync(topic)
             changed = PartitionChange(
                 state,
-                self._may_lead.__contains__,
+                may_lead.__contains__,
                 in_sync_min,
-                leaving=set(state.replicas) - self._present,
-                unknowing=self._unclean,
+                leaving=set(state.replicas) - present,
+                unknowing=unclean,
                 unclean=self._settings.is_unclean_allowed(topic),
             ).built()
-            after = maybe_complete(changed, self._may_lead.__contains__, in_sync_min)
+            after = maybe_complete(changed, may_lead.__contains__, in_sync_min)
             if self._writes.add(topic, index, after):
                 yield Moved(topic.name, index, state, after)
                 if self._writes.is_full():

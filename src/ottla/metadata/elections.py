@@ -90,9 +90,9 @@ def _elect(
         raise ProtocolError(ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     elected = PartitionChange(
         state,
-        image.may_lead,
+        image.may_lead_in(image.topics[topic], index),
         settings.min_in_sync(image.topics[topic]),
-        unknowing=image.unclean_brokers(),
+        unknowing=image.unclean_brokers() | image.lost_by(image.topics[topic], index),
         prefer_first=election_type == PREFERRED,
         unclean=election_type == UNCLEAN,
     ).built()

@@ -32,7 +32,8 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 Level 1 of `group.version` is the consumer protocol (KIP-848), level 2 of `transaction.version` an
 epoch per transaction (KIP-890), level 1 of `eligible.leader.replicas.version` that who left an
 in-sync set which became too small may lead (KIP-966). That one is kept at level 0, too: it only
-ever elects who has everything, and a cluster without it would sooner lose something.
+ever elects who has everything, and a cluster without it would sooner lose something. Clients are
+not told of it then.
 """
 
 FINALIZED: Mapping[str, int] = {
@@ -61,6 +62,11 @@ class FeaturesResult(NamedTuple):
 
 def finalized_features(image: MetadataImage) -> Mapping[str, int]:
     return image.features or FINALIZED
+
+
+def has_eligible_leaders(image: MetadataImage) -> bool:
+    """Whether clients are told who is eligible to lead."""
+    return finalized_features(image).get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
 
 
 def finalized_epoch(image: MetadataImage) -> int:

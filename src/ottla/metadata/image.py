@@ -12,7 +12,7 @@ two nodes, and every node that exists once is listed in `versions` by its path.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ottla.base.ids import NO_BROKER
@@ -73,7 +73,9 @@ class BrokerRegistration:
 
     `epoch` tells one life of a broker from the next; -1 while it is dead. `shutting_down`: it is
     about to leave and takes over nothing. `unclean`: it comes back after a loss of power and may
-    have lost records; so until it has left every set of those who have them.
+    have lost records; so until it has left every set of those who have them. `offline`: partitions,
+    by the id of their topic, whose replica it has lost in this life, because a disk or what was on
+    it has failed.
     """
 
     broker_id: int
@@ -84,6 +86,7 @@ class BrokerRegistration:
     shutting_down: bool = False
     unclean: bool = False
     security_protocols: Mapping[str, str] = field(default_factory=dict)
+    offline: Mapping[uuid.UUID, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,19 @@ class MetadataImage:
         """Whether it may take over a partition; whether it knows enough is another question."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.shutting_down
+
+    def lost_by(self, topic: TopicImage, index: int) -> frozenset[int]:
+        """The brokers whose replica of the partition is of no use."""
+        return frozenset(
+            broker.broker_id
+            for broker in self.brokers.values()
+            if broker.offline and index in broker.offline.get(topic.topic_id, ())
+        )
+
+    def may_lead_in(self, topic: TopicImage, index: int) -> Callable[[int], bool]:
+        """Who may take over this partition: who has lost it may take over others only."""
+        lost = self.lost_by(topic, index)
+        return (lambda one: one not in lost and self.may_lead(one)) if lost else self.may_lead
 
     def unclean_brokers(self) -> frozenset[int]:
         return frozenset(broker.broker_id for broker in self.brokers.values() if broker.unclean)

@@ -2,9 +2,9 @@
 
 A leader may change the set of a partition that it leads in that very epoch, on top of the very
 state that it knows. Who joins must be in the life that caught up, and must be there to stay: not
-fenced, not stopping, not back from a loss of power (KIP-841, KIP-903). Both nodes of its
-registration are checked in the same commit, so that a broker that restarts meanwhile does not
-inherit what its earlier life has earned.
+fenced, not stopping, not back from a loss of power (KIP-841, KIP-903), and on a disk that works.
+Both nodes of its registration are checked in the same commit, so that a broker that restarts
+meanwhile does not inherit what its earlier life has earned.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def decide_in_sync_changes(
             continue
         topic = image.topics[proposal.topic]
         changed = PartitionChange(
-            state, image.may_lead, settings.min_in_sync(topic), in_sync=proposal.in_sync
+            state,
+            image.may_lead_in(topic, proposal.partition),
+            settings.min_in_sync(topic),
+            in_sync=proposal.in_sync,
         ).built()
         # Also where nothing changes: the version must grow, so that a proposal that was lost can't
         # be accepted any more (Z4).
@@ -86,7 +89,10 @@ def _may_be_taken(
         return False
     if members - set(state.in_sync) != {broker for broker, _ in proposal.joining}:
         return False
-    return all(_may_join(image, broker, epoch) for broker, epoch in proposal.joining)
+    lost = image.lost_by(image.topics[proposal.topic], proposal.partition)
+    return all(
+        broker not in lost and _may_join(image, broker, epoch) for broker, epoch in proposal.joining
+    )
 
 
 def _may_join(image: MetadataImage, broker_id: int, epoch: int) -> bool:

@@ -68,7 +68,8 @@ class MinInSyncAfter:
                 continue
             for index, state in topic.partitions.items():
                 if state.eligible:
-                    change = PartitionChange(state, self.image.may_lead, in_sync_min)
+                    may_lead = self.image.may_lead_in(topic, index)
+                    change = PartitionChange(state, may_lead, in_sync_min)
                     writes.add(topic, index, change.built())
         return writes.operations()
 

@@ -22,6 +22,7 @@ JsonObject = dict[str, Any]
 _decode_json = json.JSONDecoder().decode
 _INTS = {int}
 _NOTHING: JsonObject = {}
+_NOBODY: Mapping[uuid.UUID, frozenset[int]] = {}
 
 
 class DamagedNode(OttlaError):
@@ -56,6 +57,7 @@ class BrokerContent(NamedTuple):
     fenced: bool = False
     shutting_down: bool = False
     unclean: bool = False
+    offline: Mapping[uuid.UUID, frozenset[int]] = _NOBODY
 
 
 def encode(content: Mapping[str, Any]) -> bytes:
@@ -143,6 +145,7 @@ def broker_content(
     fenced: bool = False,
     shutting_down: bool = False,
     unclean: bool = False,
+    offline: Mapping[uuid.UUID, frozenset[int]] = _NOBODY,
 ) -> bytes:
     """Endpoints are by listener name; the first is the one that the oldest clients are told."""
     host, port = next(iter(endpoints.values()), (None, -1))
@@ -160,6 +163,10 @@ def broker_content(
         fields["rack"] = rack
     flags = (("fenced", fenced), ("shutting_down", shutting_down), ("unclean", unclean))
     fields.update((name, True) for name, is_so in flags if is_so)
+    if offline:
+        fields["offline_replicas"] = {
+            encode_uuid(topic_id): sorted(indexes) for topic_id, indexes in offline.items()
+        }
     return encode(fields)
 
 
@@ -180,7 +187,21 @@ def read_broker(path: str, content: bytes) -> BrokerContent:
         _read_flag(path, fields, "fenced"),
         _read_flag(path, fields, "shutting_down"),
         _read_flag(path, fields, "unclean"),
+        _read_offline(path, fields),
     )
+
+
+def _read_offline(path: str, fields: JsonObject) -> Mapping[uuid.UUID, frozenset[int]]:
+    lists = fields.get("offline_replicas", _NOTHING)
+    if not isinstance(lists, dict):
+        raise DamagedNode(path, "offline_replicas is not an object")
+    try:
+        return {
+            decode_uuid(topic_id): frozenset(_read_ids(path, indexes, "offline_replicas"))
+            for topic_id, indexes in lists.items()
+        }
+    except ValueError as cause:
+        raise DamagedNode(path, "offline_replicas has a topic that is no id") from cause
 
 
 def configs(values: Mapping[str, str]) -> bytes:
@@ -294,7 +315,7 @@ def _read_partition_lists(path: str, fields: JsonObject, name: str) -> dict[int,
 
 def _read_ids(path: str, ids: Any, name: str) -> tuple[int, ...]:
     if type(ids) not in (list, tuple) or not set(map(type, ids)) <= _INTS:
-        raise DamagedNode(path, f"{name} is not a list of broker ids")
+        raise DamagedNode(path, f"{name} is not a list of numbers")
     return tuple(ids)
 
 

@@ -8,6 +8,9 @@ against everything, so the commit checks besides:
 - Who is `eligible` depends on min.insync.replicas: a commit that makes somebody eligible checks
   the nodes that this setting was read from. Who lowers the setting looks after those who are
   eligible then (`min_in_sync`).
+- Whether somebody may be elected who has not everything is a setting, too, and whoever forbids it
+  is answered before the controller has heard: an election that may lose something checks the same
+  nodes.
 - Who becomes leader may have died, begun to stop, or come back with less, meanwhile: both nodes of
   its registration are checked.
 """
@@ -57,7 +60,7 @@ class PartitionWrites:
         self._states[topic.name, index] = state
         self._writes.append(write)
         self._bytes += len(write.content or b"") + len(write.path) + BYTES_PER_STATE
-        if not set(state.eligible) <= set(old.eligible):
+        if not set(state.eligible) <= set(old.eligible) or state.unclean_epoch != old.unclean_epoch:
             self._check_settings(topic)
         if state.leader != NO_BROKER and state.leader_epoch != old.leader_epoch:
             # Also where it led before: in the new epoch another life of it would lead, too.

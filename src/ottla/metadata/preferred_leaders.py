@@ -32,7 +32,10 @@ def decide_preferred_leaders(
             if state.leader == first or first not in wanting or state.is_reassigning():
                 continue
             after = PartitionChange(
-                state, image.may_lead, settings.min_in_sync(topic), prefer_first=True
+                state,
+                image.may_lead_in(topic, index),
+                settings.min_in_sync(topic),
+                prefer_first=True,
             ).built()
             if after.leader == first and writes.add(topic, index, after):
                 done.moved.append(Moved(topic.name, index, state, after))

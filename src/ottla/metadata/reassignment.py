@@ -51,7 +51,12 @@ def decide_alter_reassignments(
         results.append(result)
         try:
             topic, state = _find(image, changed, move)
-            mover = _Mover(image, settings.min_in_sync(topic))
+            mover = _Mover(
+                image,
+                image.may_lead_in(topic, move.partition),
+                image.unclean_brokers() | image.lost_by(topic, move.partition),
+                settings.min_in_sync(topic),
+            )
             after = mover.moved(state, move.replicas, allow_factor_change)
         except ProtocolError as error:
             result.error_code, result.error_message = error.code, error.message or None
@@ -119,6 +124,8 @@ class _Mover(NamedTuple):
     """Decides about one partition."""
 
     image: MetadataImage
+    may_lead: MayLead
+    unknowing: frozenset[int]
     in_sync_min: int
 
     def moved(
@@ -137,7 +144,7 @@ class _Mover(NamedTuple):
             adding=tuple(replica for replica in target if replica not in original),
             removing=removing,
         )
-        return maybe_complete(begun, self.image.may_lead, self.in_sync_min)
+        return maybe_complete(begun, self.may_lead, self.in_sync_min)
 
     def _cancelled(self, state: PartitionState) -> PartitionState:
         if not state.is_reassigning():
@@ -145,10 +152,9 @@ class _Mover(NamedTuple):
         return self._restricted(state, state.original_replicas())
 
     def _restricted(self, state: PartitionState, replicas: tuple[int, ...]) -> PartitionState:
-        unclean = self.image.unclean_brokers()
         # Whom the controller is about to take out may not be who is left when others have gone.
-        knowing = {*state.in_sync, *state.eligible} - unclean
+        knowing = {*state.in_sync, *state.eligible} - self.unknowing
         left = set(replicas)
         if not left & set(state.in_sync) or (knowing and not left & knowing):
             raise refused("None of the replicas that would be left is in sync.")
-        return settled(state, replicas, self.image.may_lead, self.in_sync_min, unclean)
+        return settled(state, replicas, self.may_lead, self.in_sync_min, self.unknowing)

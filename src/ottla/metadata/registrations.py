@@ -6,11 +6,13 @@ partitions over by commits of its own while it is still there.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ottla.base.errors import ProtocolError
 from ottla.metadata import nodes, paths
 from ottla.metadata.decision import Decision, decided
 from ottla.metadata.duties import Done, Moved
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import BrokerRegistration, MetadataImage
 from ottla.metadata.partition_rules import PartitionChange
 from ottla.metadata.partition_writes import PartitionWrites
 from ottla.metadata.store import ABSENT, Gone, Write
@@ -20,35 +22,49 @@ from ottla.protocol.error_codes import BROKER_ID_NOT_REGISTERED, INVALID_REQUEST
 
 def decide_serving(image: MetadataImage, broker_id: int) -> Decision[None]:
     """The broker takes part from now on. Only when `may_serve`."""
-    _check_registered(image, broker_id)
-    return _say(image, broker_id) if image.brokers[broker_id].fenced else Decision([], None)
+    check_registered(image, broker_id)
+    broker = image.brokers[broker_id]
+    if not broker.fenced:
+        return Decision([], None)
+    return _say(image, replace(broker, fenced=False, unclean=False))
 
 
 def decide_stopping(image: MetadataImage, broker_id: int) -> Decision[None]:
-    _check_registered(image, broker_id)
-    if image.brokers[broker_id].shutting_down:
+    check_registered(image, broker_id)
+    broker = image.brokers[broker_id]
+    if broker.shutting_down:
         return Decision([], None)
-    return _say(image, broker_id, shutting_down=True)
+    return _say(image, replace(broker, shutting_down=True))
 
 
-def _is_registered(image: MetadataImage, broker_id: int) -> bool:
+def is_registered(image: MetadataImage, broker_id: int) -> bool:
     """A broker whose session has ended may hear of its own end first: what it said of itself, that
     it may have lost records above all, is no longer there, and it has to register again."""
     return image.version_of(paths.broker_id(broker_id)) != ABSENT
 
 
-def _check_registered(image: MetadataImage, broker_id: int) -> None:
-    if not _is_registered(image, broker_id):
+def check_registered(image: MetadataImage, broker_id: int) -> None:
+    if not is_registered(image, broker_id):
         raise ProtocolError(BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
 
 
-def _say(image: MetadataImage, broker_id: int, *, shutting_down: bool = False) -> Decision[None]:
-    broker = image.brokers[broker_id]
+def _say(image: MetadataImage, broker: BrokerRegistration) -> Decision[None]:
+    return Decision([registration_write(image, broker)], None)
+
+
+def registration_write(image: MetadataImage, broker: BrokerRegistration) -> Write:
+    """What a broker says of itself in place of what it has said before."""
     content = nodes.broker_content(
-        broker.endpoints, broker.security_protocols, broker.rack, shutting_down=shutting_down
+        broker.endpoints,
+        broker.security_protocols,
+        broker.rack,
+        fenced=broker.fenced,
+        shutting_down=broker.shutting_down,
+        unclean=broker.unclean,
+        offline=broker.offline,
     )
-    path = paths.broker_id(broker_id)
-    return Decision([Write(path, content, image.version_of(path))], None)
+    path = paths.broker_id(broker.broker_id)
+    return Write(path, content, image.version_of(path))
 
 
 def may_serve(image: MetadataImage, broker_id: int, settings: TopicSettings) -> bool:
@@ -57,21 +73,21 @@ def may_serve(image: MetadataImage, broker_id: int, settings: TopicSettings) -> 
     It leads nothing: an epoch has one leader, and the one that comes back does not know how far it
     was. If it may have lost records, it is in no set of those who have them, unless it is the last.
     """
-    if not _is_registered(image, broker_id):
+    if not is_registered(image, broker_id):
         return False
     if not image.brokers[broker_id].fenced:
         return True  # a single node: nobody could have taken over
     unclean = image.brokers[broker_id].unclean
     for topic in image.topics.values():
-        for state in topic.partitions.values():
+        for index, state in topic.partitions.items():
             if state.leader == broker_id:
                 return False
             if unclean and (broker_id in state.in_sync or broker_id in state.eligible):
                 without = PartitionChange(
                     state,
-                    image.may_lead,
+                    image.may_lead_in(topic, index),
                     settings.min_in_sync(topic),
-                    unknowing=image.unclean_brokers(),
+                    unknowing=image.unclean_brokers() | image.lost_by(topic, index),
                 ).built()
                 if without != state:
                     return False
@@ -92,7 +108,11 @@ def decide_hand_over(
             if broker_id not in state.in_sync or len(state.in_sync) == 1:
                 continue
             after = PartitionChange(
-                state, image.may_lead, settings.min_in_sync(topic), leaving={broker_id}
+                state,
+                image.may_lead_in(topic, index),
+                settings.min_in_sync(topic),
+                leaving={broker_id},
+                unknowing=image.unclean_brokers() | image.lost_by(topic, index),
             ).built()
             if after.leader == -1 != state.leader:
                 continue

@@ -118,6 +118,7 @@ class Partition:
         self.log: PartitionLog | None = None
         self.is_leader = False
         self.is_gone = False
+        """The topic was deleted, or the replica has moved elsewhere."""
         self.is_short_of_room = False
         """What is left of the disk is for others than producers; for the caller to set."""
         self.leader_id = NO_LEADER
@@ -489,12 +490,13 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch at most `epoch` and where it ends; (-1, -1) if that is not known.
 
-        The log knows epochs by their batches; the leader's own begins before its first batch."""
+        The log knows epochs by their batches; the leader's own begins before its first batch. A
+        follower knows no others than those that have come."""
         log = self.log
         if log is None:
             return -1, -1
         latest_written = log.leader_epochs.latest
-        if epoch <= latest_written or epoch > self.leader_epoch:
+        if epoch <= latest_written or epoch > self.leader_epoch or not self.is_leader:
             return log.end_offset_for_epoch(epoch)
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset

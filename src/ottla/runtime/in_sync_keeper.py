@@ -85,9 +85,21 @@ class InSyncKeeper:
             return
         lag_ms_max = self._config().get_int("replica.lag.time.max.ms")
         now_ms = self._clock.monotonic_ms()
-        proposal = partition.check_in_sync(now_ms, lag_ms_max, self.may_be_member)
+        lost = self._lost_by(partition)
+        proposal = partition.check_in_sync(
+            now_ms,
+            lag_ms_max,
+            lambda broker, epoch: broker not in lost and self.may_be_member(broker, epoch),
+        )
         if proposal is not None:
             self.propose(partition, proposal)
+
+    def _lost_by(self, partition: Partition) -> frozenset[int]:
+        """Who has no disk for it any more. Its broker lives and fetches other partitions, so that
+        it looks like one that has all there is."""
+        image = self._image()
+        topic = image.topic_by_id(partition.topic_id)
+        return frozenset() if topic is None else image.lost_by(topic, partition.partition)
 
     def propose(self, partition: Partition, proposal: InSyncProposal) -> None:
         self._proposed[partition] = proposal.partition_epoch

@@ -113,8 +113,8 @@ class LocalReplicas:
         self.copying: Copying = NoCopying()
         self.moving: Moving = NoMoving()
         self.on_roll: Callable[[PartitionLog], None] | None = None
-        self.on_offline: Callable[[list[TopicPartition]], None] = lambda keys: None
-        """These replicas are of no use any more: others have to do without them."""
+        self.on_offline: Callable[[], None] = lambda: None
+        """Replicas are of no use any more: others have to do without `all_lost`."""
         self.on_last_dir_failed: Callable[[], None] = lambda: None
         """There is no log dir left that works."""
         self.forget: Callable[[list[TopicPartition]], Deferred[None]] = lambda keys: all_of([])
@@ -130,6 +130,15 @@ class LocalReplicas:
 
     def lost(self, topic: str) -> Collection[int]:
         return self._lost.get(topic, ())
+
+    def all_lost(self) -> dict[uuid.UUID, frozenset[int]]:
+        """By topic id."""
+        by_id: dict[uuid.UUID, set[int]] = {}
+        for topic, indexes in self._lost.items():
+            for index in indexes:
+                topic_id = self._partitions[topic, index].topic_id
+                by_id.setdefault(topic_id, set()).add(index)
+        return {topic_id: frozenset(indexes) for topic_id, indexes in by_id.items()}
 
     def online(self) -> Iterator[tuple[Partition, PartitionLog]]:
         for partition in self._partitions.values():
@@ -509,7 +518,7 @@ class LocalReplicas:
     def _went_offline(self, keys: list[TopicPartition]) -> None:
         for topic, index in keys:
             self._lost.setdefault(topic, set()).add(index)
-        self.on_offline(keys)
+        self.on_offline()
 
     def _forget_loss(self, topic: str, index: int) -> None:
         lost = self._lost.get(topic, set())

@@ -22,6 +22,8 @@ from ottla.replication import follower_log
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
 from tests.unit.replication.replicas import TOPIC_ID, Replica
 
+EPOCH = 5
+
 
 def fetch(
     broker: ClusterBroker,
@@ -33,6 +35,7 @@ def fetch(
     min_bytes: int = 1,
     wait_ms: int = 0,
     index: int = 0,
+    last_epoch: int = -1,
 ) -> Any:
     return broker.ask(
         api_01_fetch,
@@ -53,7 +56,7 @@ def fetch(
                         "partition": index,
                         "current_leader_epoch": epoch,
                         "fetch_offset": offset,
-                        "last_fetched_epoch": -1,
+                        "last_fetched_epoch": last_epoch,
                         "log_start_offset": -1,
                         "partition_max_bytes": 1 << 20,
                     }
@@ -128,6 +131,31 @@ def test_followers_know_epochs_too(epoch: int, code: int) -> None:
     assert of_one(fetch(a_follower(3), epoch=epoch)).error_code == code
 
 
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "code", "diverging"),
+    [
+        (2, EPOCH, 0, (-1, -1)),
+        (3, EPOCH, 0, (-1, -1)),
+        (4, EPOCH, 0, (EPOCH, 3)),
+        (2, EPOCH - 1, 0, (EPOCH - 1, 0)),
+        # The leader's epoch has risen, and nothing of it has come here.
+        (2, EPOCH + 1, OFFSET_OUT_OF_RANGE, (-1, -1)),
+        (2, EPOCH + 9, OFFSET_OUT_OF_RANGE, (-1, -1)),
+        (3, -2, 0, (-1, -1)),
+    ],
+)
+def test_a_follower_compares_the_last_fetched_epoch_with_its_own_log(
+    offset: int, last_epoch: int, code: int, diverging: tuple[int, int]
+) -> None:
+    """As Kafka 4.3.1 does, whoever leads."""
+    broker = a_follower(3)
+    broker.become(2, EPOCH + 1, 1)
+    told = of_one(fetch(broker, offset, last_epoch=last_epoch))
+    end = told.diverging_epoch
+    assert (told.error_code, (end.epoch, end.end_offset)) == (code, diverging)
+    assert not (told.records and diverging != (-1, -1))
+
+
 def test_a_waiting_consumer_hears_of_a_followers_progress() -> None:
     broker = a_follower(1)
     waiting = fetch(broker, 1, wait_ms=500)
@@ -141,6 +169,15 @@ def test_nobodys_partition_serves_nothing() -> None:
     broker = a_follower(3)
     broker.become(-1, 6, 1)
     assert of_one(fetch(broker)).error_code == NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_replica_that_has_moved_away_is_no_failed_disk() -> None:
+    """Whoever asks may have found it a moment ago."""
+    partition = ClusterBroker().replica.partition
+    partition.go_away()
+    partition.log = None
+    for check in (partition.check_leader, partition.check_replica):
+        assert check(-1) == check(5) == NOT_LEADER_OR_FOLLOWER
 
 
 def test_who_leads_is_told() -> None:

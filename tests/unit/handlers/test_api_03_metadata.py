@@ -320,6 +320,42 @@ def test_replicas_whose_disk_has_failed_here(version: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", [5, 13])
+def test_replicas_whose_disk_has_failed_elsewhere(version: int) -> None:
+    """Told by every broker; also where the one that failed led until a moment ago."""
+    states = [PartitionState(2, 5, (2, 1), (2, 1)), PartitionState(1, 6, (1, 2), (1,))]
+    topic = a_topic("t", *states)
+    well = an_image(topic, brokers=[a_broker(1), a_broker(2)])
+    services = FakeServices(well, *(a_partition(FakeLog(), "t", index) for index in range(2)))
+
+    def told() -> list[tuple[Any, ...]]:
+        partitions = metadata(services, version, ["t"])["topics"][0]["partitions"]
+        names = ("error_code", "leader_id", "isr_nodes", "offline_replicas")
+        return [tuple(each[name] for name in names) for each in partitions]
+
+    assert told() == [(0, 2, [2, 1], []), (0, 1, [1], [])]
+    failed = a_broker(2, offline={topic.topic_id: frozenset({0, 1})})
+    services.image = an_image(topic, brokers=[a_broker(1), failed])
+    assert told() == [(5, -1, [], [2]), (0, 1, [1], [2])]
+    services.image = well
+    assert told() == [(0, 2, [2, 1], []), (0, 1, [1], [])]
+
+
+def test_the_level_of_eligible_leaders_is_told_of_at_once() -> None:
+    image = an_image(a_topic("t", PartitionState(-1, 4, (2,), (2,))), brokers=[a_broker(1)])
+    services = FakeServices(image)
+
+    def in_sync() -> list[int]:
+        (partition,) = metadata(services, 12, ["t"])["topics"][0]["partitions"]
+        return list(partition["isr_nodes"])
+
+    assert in_sync() == []
+    services.image = replace(image, features={"metadata.version": 30})
+    assert in_sync() == [2]
+    services.image = image
+    assert in_sync() == []
+
+
 def test_another_listener_shows_another_cluster() -> None:
     services = FakeServices(a_cluster())
     assert [each["node_id"] for each in metadata(services, 12, ["t"])["brokers"]] == [1]

@@ -4,6 +4,7 @@ Method: what Kafka 4.3.1 answered to limits and cursors on topics of two partiti
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,6 +109,28 @@ def test_a_partition_without_leader_shows_who_may_lead() -> None:
         "last_known_elr": [2],
         "offline_replicas": [2],
     }
+
+
+def test_a_disk_that_has_failed_elsewhere_is_told() -> None:
+    topic = a_topic("t", PartitionState(1, 4, (1, 2), (1,)), PartitionState(1, 4, (1, 2), (1, 2)))
+    failed = a_broker(2, offline={topic.topic_id: frozenset({0})})
+    services = FakeServices(an_image(topic, brokers=[a_broker(1), failed]))
+    partitions = describe(["t"], services=services)["topics"][0]["partitions"]
+    assert [each["offline_replicas"] for each in partitions] == [[2], []]
+
+
+def test_at_level_0_of_the_feature_nobody_is_told_as_eligible() -> None:
+    """As Kafka 4.3.1 tells it then: who was in sync last still is."""
+    lost = PartitionState(-1, 4, (2, 3), (2,), eligible=(3,), last_known=(2,))
+    short = PartitionState(3, 4, (2, 3), (3,), eligible=(2,))
+    image = an_image(a_topic("t", lost, short), brokers=[a_broker(1), a_broker(3)])
+    services = FakeServices(replace(image, features={"metadata.version": 30}))
+    told = describe(["t"], services=services)["topics"][0]["partitions"]
+    names = ("leader_id", "isr_nodes", "eligible_leader_replicas", "last_known_elr")
+    assert [[each[name] for name in names] for each in told] == [
+        [-1, [2], [], []],
+        [3, [3], [], []],
+    ]
 
 
 def test_who_led_last_is_told_only_while_nobody_leads() -> None:

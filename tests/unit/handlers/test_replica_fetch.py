@@ -185,6 +185,18 @@ def test_a_lost_leadership_ends_the_wait(setting: Setting) -> None:
     assert one.error_code == 56
 
 
+def test_a_replica_that_moves_away_is_no_failed_disk(setting: Setting) -> None:
+    """Its files are out of the way by the time the waiting follower is answered."""
+    setting.ask()
+    waiting = setting.ask(None, (33, 1))
+    partition = setting.leader.partition
+    partition.go_away()
+    partition.log = None
+    setting.turn()
+    _, _, [one] = told(waiting)
+    assert one.error_code == NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_session_nobody_knows(setting: Setting) -> None:
     assert told(setting.ask(None, (9, 4))) == (FETCH_SESSION_ID_NOT_FOUND, 0, [])
 

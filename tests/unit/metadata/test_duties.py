@@ -10,12 +10,14 @@ import pytest
 
 from ottla.metadata import nodes, partition_writes, paths
 from ottla.metadata.changes import apply
+from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.duties import Duties, is_well
 from ottla.metadata.image import MetadataImage, PartitionState
 from ottla.metadata.nodes import StateContent
 from ottla.metadata.partition_writes import PARTITIONS_MAX
 from ottla.metadata.preferred_leaders import decide_preferred_leaders
 from ottla.metadata.store import Gone, VersionConflict, Write
+from ottla.metadata.topic_settings import TopicSettings
 from tests.unit.metadata.builders import SETTINGS, Cluster, registration
 
 
@@ -345,3 +347,29 @@ def test_who_is_eligible_by_an_older_setting_is_so_no_longer() -> None:
         is_enough = len(in_sync) >= SETTINGS.min_in_sync(controller.cluster.image.topics["t"])
         assert after.eligible == (() if is_enough else eligible)
         assert (after.in_sync, after.leader_epoch) == (in_sync, before.leader_epoch)
+
+
+@pytest.mark.parametrize("path", [paths.topic_configs("t"), paths.broker_configs("")])
+def test_nobody_is_elected_uncleanly_once_that_has_been_forbidden(path: str) -> None:
+    """The controller may not have heard of it yet; who forbade it has been answered."""
+    cluster = Cluster(brokers=(1, 2, 3))
+    cluster.create_on("t", (1, 2, 3))
+    setting = "unclean.leader.election.enable"
+    content = nodes.partition_state(1, StateContent(-1, 4, (1,), (), (1,)))
+    cluster.store.commit(
+        [
+            Write(paths.partition_state("t", 0), content, None),
+            Write(path, nodes.configs({setting: "true"}), None),
+        ]
+    )
+    end(cluster, 1)
+    cluster.reload()
+    duties = Duties(cluster.image)
+    duties.on_liveness(frozenset({2, 3}))
+    allowed = TopicSettings(BrokerConfig({"min.insync.replicas": "2", setting: "true"}))
+    decision = duties.next(allowed)
+    assert decision is not None
+    assert [moved.after.leader for moved in decision.response.moved] == [2]
+    cluster.store.commit([Write(path, nodes.configs({setting: "false"}), None)])
+    with pytest.raises(VersionConflict):
+        cluster.store.commit(decision.writes)

@@ -58,6 +58,10 @@ def test_what_is_written_is_read_back() -> None:
     endpoints = {"INTERNAL": ("h", 1), "SIX": ("::1", 2)}
     broker = nodes.broker_content(endpoints, {"INTERNAL": "SSL"}, "r", 5)
     assert nodes.read_broker(PATH, broker) == BrokerContent(endpoints, {"INTERNAL": "SSL"}, "r")
+    lost = {TOPIC_ID: frozenset({0, 2})}
+    broker = nodes.broker_content(endpoints, {}, None, unclean=True, offline=lost)
+    read = nodes.read_broker(PATH, broker)
+    assert (read.fenced, read.unclean, read.offline) == (False, True, lost)
     assert nodes.read_configs(PATH, nodes.configs({"a": "b"})) == {"a": "b"}
     assert nodes.read_cluster_id(PATH, nodes.cluster_id("x")) == "x"
     assert nodes.read_controller(PATH, nodes.controller(3)) == 3
@@ -150,6 +154,9 @@ def test_damaged_state(damage: dict[str, Any]) -> None:
         {"endpoints": [7]},
         {"rack": 7},
         {"listener_security_protocol_map": {"A": 1}},
+        {"offline_replicas": []},
+        {"offline_replicas": {"short": [0]}},
+        {"offline_replicas": {"TnY7gVy5R9Oii6Zo3xlJpQ": ["0"]}},
     ],
 )
 def test_damaged_broker(damage: dict[str, Any]) -> None:

@@ -102,6 +102,20 @@ def test_who_stops_says_so_once() -> None:
     assert decide_stopping(cluster.image, 1).writes == []
 
 
+def test_who_stops_before_it_served_does_not_take_back_that_it_may_have_lost_records() -> None:
+    """Else it would be eligible for what it has not got."""
+    cluster = a_cluster(state(2, 1, 2), fenced=True, unclean=True)
+    cluster.run(lambda image: decide_stopping(image, 1))
+    broker = cluster.image.brokers[1]
+    assert (broker.fenced, broker.unclean, broker.shutting_down) == (True, True, True)
+    decision = decide_hand_over(cluster.image, 1, SETTINGS)
+    assert decision is not None
+    cluster.run(lambda image: decision)
+    left = cluster.image.partition("t", 0)
+    assert left is not None
+    assert (left.in_sync, left.eligible) == ((2,), ())
+
+
 @pytest.mark.parametrize(
     ("content", "leader", "in_sync"),
     [

@@ -15,7 +15,7 @@ from ottla.replication.leader_progress import Pulse
 from ottla.replication.partition import Partition
 from ottla.runtime.in_sync_keeper import RETRY_MS, InSyncKeeper
 from sim.groups.virtual import VirtualTime
-from tests.unit.replication.replicas import Replica, assigned
+from tests.unit.replication.replicas import TOPIC_ID, Replica, assigned
 
 LAG_MS = 30_000
 
@@ -60,7 +60,7 @@ class Setting:
     def sets(self) -> list[tuple[int, ...]]:
         return [proposal.in_sync for proposal, _ in self.proposed]
 
-    def become(self, broker_id: int, **changes: bool | int) -> None:
+    def become(self, broker_id: int, **changes: object) -> None:
         old = self.image
         broker = replace(old.brokers[broker_id], **changes)  # type: ignore[arg-type]
         self.image = replace(old, brokers={**old.brokers, broker_id: broker})
@@ -89,6 +89,24 @@ def test_who_may_not_join_does_so_when_it_may() -> None:
     setting.fetched_by(3, 0)
     assert setting.sets() == []
     setting.become(3, fenced=False)
+    assert setting.sets() == [(1, 2, 3)]
+
+
+def test_who_has_lost_its_disk_is_not_asked_to_join_again() -> None:
+    """Its broker lives and fetches other partitions, and it had everything a moment ago. While it
+    is proposed nothing could be committed without it."""
+    setting = Setting()
+    state = PartitionState(1, 5, (1, 2, 3), (1, 2))
+    topic = TopicImage("topic", TOPIC_ID, {0: state})
+    setting.image = replace(
+        setting.image, topics={"topic": topic}, topic_names_by_id={TOPIC_ID: "topic"}
+    )
+    setting.become(3, fenced=True)
+    setting.fetched_by(3, 0)
+    setting.become(3, fenced=False, offline={TOPIC_ID: frozenset({0})})
+    setting.time.advance(LAG_MS // 2)
+    assert setting.sets() == []
+    setting.become(3, offline={TOPIC_ID: frozenset({1})})
     assert setting.sets() == [(1, 2, 3)]
 
 

@@ -92,8 +92,13 @@ class Broker:
     def unfollow(self, partition: Partition) -> None:
         self.followed.pop(partition, None)
 
-    def on_offline(self, keys: list[TopicPartition]) -> None:
-        self.offline += keys
+    def on_offline(self) -> None:
+        known = {one.topic_id: one.topic for one in self.replicas.all()}
+        self.offline = [
+            (known[topic_id], index)
+            for topic_id, indexes in self.replicas.all_lost().items()
+            for index in sorted(indexes)
+        ]
 
     def load(self, *states: PartitionState) -> Broker:
         self.image = image(*states)
