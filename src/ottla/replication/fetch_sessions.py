@@ -80,9 +80,6 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def update(self, request: FetchRequest) -> None:
-        for name, topic_id, indexes in request.forgotten:
-            for index in indexes:
-                self.partitions.pop((_key(name, topic_id), index), None)
         for name, topic_id, partitions in request.topics:
             for wanted in partitions:
                 key = (_key(name, topic_id), wanted.partition)
@@ -91,6 +88,10 @@ class FetchSession:
                     self.partitions[key] = SessionPartition(name, topic_id, wanted)
                 else:
                     known.request = wanted
+        # What is named in both is forgotten, as in Kafka.
+        for name, topic_id, indexes in request.forgotten:
+            for index in indexes:
+                self.partitions.pop((_key(name, topic_id), index), None)
 
     def served(self, key: PartitionKey) -> None:
         """Data was sent: next time the others come first, so that none is starved."""

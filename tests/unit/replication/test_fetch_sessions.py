@@ -75,6 +75,13 @@ def test_a_full_request_makes_a_session_and_the_next_ones_change_it() -> None:
     assert offsets(third) == {1: 5, 2: 0}
 
 
+def test_what_is_named_and_forgotten_in_one_request_is_forgotten() -> None:
+    cache = sessions()
+    cache.resolve(a_request(0, 0, [wanted(0), wanted(1)]), False, 0)
+    answer = cache.resolve(a_request(1, 1, [wanted(0, 5)], forgotten=[0]), False, 0)
+    assert offsets(answer) == {1: 0}
+
+
 def test_a_sessionless_request_leaves_nothing_behind() -> None:
     cache = sessions()
     answer = cache.resolve(a_request(0, -1, [wanted(0)]), False, 0)
