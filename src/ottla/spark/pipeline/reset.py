@@ -7,17 +7,15 @@ the first. What it has written to topics stays there: topics cannot be unwritten
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client.errors import ClientError
-from ottla.spark.defaults import BOOTSTRAP
 from ottla.spark.errors import OptionError
 from ottla.spark.pipeline.control import AlreadyRunning, Control
 from ottla.spark.pipeline.notes import QueryNote
 from ottla.spark.pipeline.old_groups import delete_groups, groups_in
-from ottla.spark.pipeline.project import Project, ProjectError
+from ottla.spark.pipeline.project import Project, ProjectError, servers_of
 from ottla.spark.sink_options import SINK_NAME, parse_sink_options
 from ottla.spark.source_options import STREAM, start_of
 
@@ -122,10 +120,6 @@ def _sinks_of(project: Project, control: Control, checkpoints: list[str]) -> dic
         if note.sink:
             found.setdefault(note.servers, []).append(note.sink)
     return found
-
-
-def servers_of(project: Project) -> str:
-    return os.environ.get(BOOTSTRAP) or project.settings.bootstrap_servers
 
 
 def release_sinks(servers: str, client: Mapping[str, str], sinks: list[str]) -> list[str]:
