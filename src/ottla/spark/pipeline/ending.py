@@ -25,8 +25,6 @@ _ASK_AFTER_SECONDS, _ASK_EVERY_SECONDS = 1.0, 5.0
 _LOOK_SECONDS = 0.1
 # No batch is under way while a query says this.
 _BEFORE_A_BATCH = ("Getting offsets from", "Initializing")
-# Each wakes it up once more: a sink that cannot reach its brokers does not give up at the first.
-_STOPS_MAX = 3
 
 
 class Ending:
@@ -45,24 +43,24 @@ class Ending:
 
     def end(self, queries: Mapping[str, Any]) -> bool:
         """Whether all of them were at rest; the others are interrupted, all at the same time."""
-        deadline = self._clock() + GRACE_SECONDS_MAX
+        began = self._clock()
         interrupted: list[threading.Thread] = []
         for name, query in queries.items():
-            if self._comes_to_rest(name, query, deadline):
-                stop_for_good(name, query)
+            if self._comes_to_rest(name, query, began):
+                stop(name, query)
             else:
-                ending = threading.Thread(target=stop_for_good, args=(name, query))
+                ending = threading.Thread(target=stop, args=(name, query))
                 ending.start()
                 interrupted.append(ending)
         for ending in interrupted:
             ending.join()
         return not interrupted
 
-    def _comes_to_rest(self, name: str, query: Any, deadline: float) -> bool:
+    def _comes_to_rest(self, name: str, query: Any, began: float) -> bool:
         """One that has more to do begins the next batch at once: it is not seen at rest, but seen
         to have gone on."""
         done = last_batch(query)
-        ask_at = self._clock() + _ASK_AFTER_SECONDS
+        ask_at = began + _ASK_AFTER_SECONDS
         before_batch_since: float | None = None
         while query.isActive:
             status = query.status
@@ -76,7 +74,7 @@ class Ending:
             elif now - before_batch_since > OFFSETS_SECONDS_MAX:
                 log.warning("%s: its source does not answer; it is not waited for", name)
                 return False
-            if now >= deadline:
+            if now >= began + GRACE_SECONDS_MAX:
                 log.warning("%s: its batch has not finished in time and is interrupted", name)
                 return False
             if now >= ask_at:
@@ -88,15 +86,13 @@ class Ending:
         return True
 
 
-def stop_for_good(name: str, query: Any) -> None:
-    """Spark interrupts a query once and waits, for as long as spark.sql.streaming.stopTimeout."""
-    for _ in range(_STOPS_MAX):
-        try:
-            query.stop()
-        except Py4JError as late:
-            log.warning("%s has not stopped yet: %s", name, str(late).splitlines()[0])
-        else:
-            return
+def stop(name: str, query: Any) -> None:
+    """Spark interrupts a query and waits, for as long as spark.sql.streaming.stopTimeout. A sink
+    that cannot reach its brokers does not hear it; it ends with the session."""
+    try:
+        query.stop()
+    except Py4JError as late:
+        log.warning("%s has not stopped in time: %s", name, str(late).splitlines()[0])
 
 
 def last_batch(query: Any) -> int:

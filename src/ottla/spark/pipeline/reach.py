@@ -14,7 +14,7 @@ from ottla.spark.option_values import LATEST
 from ottla.spark.source_options import Subscription
 
 # A broker that needs longer than that for a word is not one to wait for.
-PATIENCE_MS = 5_000
+PATIENCE_MS = 3_000
 
 
 class Reach:

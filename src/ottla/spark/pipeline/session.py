@@ -24,8 +24,8 @@ DEFAULTS = {
     **PATIENCE,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
-    # Spark would wait for ever: see `ending`, which asks again.
-    "spark.sql.streaming.stopTimeout": "5s",
+    # Spark would wait for ever: see `ending`.
+    "spark.sql.streaming.stopTimeout": "3s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
