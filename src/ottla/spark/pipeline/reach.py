@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ottla.base.errors import OttlaError
 from ottla.base.ids import TopicPartition
-from ottla.spark.client_view import ClientView
-from ottla.spark.decisions import TOPIC
+from ottla.spark.client_view import answers
 from ottla.spark.listener import position_in
-from ottla.spark.option_values import LATEST
-from ottla.spark.source_options import Subscription
-
-# A broker that needs longer than that for a word is not one to wait for.
-PATIENCE_MS = 3_000
 
 
 class Reach:
@@ -40,23 +33,7 @@ class Reach:
             asked[self._servers] = []
         return all(self._answer(servers, places) for servers, places in asked.items())
 
-    def _answer(self, servers: str, places: Iterable[TopicPartition]) -> bool:
-        if servers in self._away:
-            return False
-        settings = {
-            **self._client,
-            "bootstrap.servers": servers,
-            "request.timeout.ms": str(PATIENCE_MS),
-            "default.api.timeout.ms": str(PATIENCE_MS),
-        }
-        try:
-            view = ClientView(settings)
-            try:
-                view.topics(Subscription((TOPIC,)))
-                view.offsets(dict.fromkeys(places, LATEST))
-            finally:
-                view.close()
-        except OttlaError:
+    def _answer(self, servers: str, places: list[TopicPartition]) -> bool:
+        if servers not in self._away and not answers(self._client, servers, places):
             self._away.add(servers)
-            return False
-        return True
+        return servers not in self._away

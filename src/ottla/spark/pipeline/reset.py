@@ -125,6 +125,7 @@ def _sinks_of(project: Project, control: Control, checkpoints: list[str]) -> dic
 def release_sinks(servers: str, client: Mapping[str, str], sinks: list[str]) -> list[str]:
     """Those that had a decision. `client` are settings of the client, under Kafka's names."""
     from ottla.spark.client_sink import ClientSinkCluster
+    from ottla.spark.client_view import answers
 
     for sink in sinks:
         if not SINK_NAME.fullmatch(sink):
@@ -133,6 +134,11 @@ def release_sinks(servers: str, client: Mapping[str, str], sinks: list[str]) -> 
         raise ProjectError(
             "which brokers? Say --bootstrap-server, or set OTTLA_BOOTSTRAP, or bootstrap_servers "
             "in ottla.yml"
+        )
+    # The sink's own patience is that of a query, which has nobody waiting for it.
+    if not answers(client, servers):
+        raise ProjectError(
+            f"nothing answers at {servers}: its brokers are needed to release a sink"
         )
     settings = {f"kafka.{name}": value for name, value in client.items()}
     given = {**settings, "kafka.bootstrap.servers": servers}
