@@ -65,7 +65,7 @@ def answer_of(batch: pa.RecordBatch) -> bytes:
     (rows,) = topics_of(batch, "t", 0)
     parts, offset = [], 0
     for one in batches_of(rows, np.zeros(batch.num_rows, np.int64), ENVELOPE, {}):
-        parts.append(offset.to_bytes(8, "big") + one.header[8:] + one.records)
+        parts.append(offset.to_bytes(8, "big") + one.header[8:] + bytes(one.records))
         offset += one.count
     return b"".join(parts)
 

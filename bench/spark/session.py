@@ -14,7 +14,12 @@ from pyspark.sql import SparkSession
 
 from bench.kafka_jars import REPOSITORY
 from bench.processes import cpu_seconds_in, resident_bytes
-from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE, PATIENT_ENVIRONMENT
+from ottla.spark.session import (
+    LOCAL_CHECKPOINTS,
+    PATIENCE,
+    PATIENT_ENVIRONMENT,
+    without_checksums,
+)
 from ottla.spark.worker_start import python_for_spark
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -45,6 +50,8 @@ def open_session(directory: Path, jars: Sequence[Path], *, is_tuned: bool) -> An
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if is_tuned:
+        without_checksums(session)
     return session
 
 

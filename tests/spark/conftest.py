@@ -48,7 +48,12 @@ def spark(
 ) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE, PATIENT_ENVIRONMENT
+    from ottla.spark.session import (
+        LOCAL_CHECKPOINTS,
+        PATIENCE,
+        PATIENT_ENVIRONMENT,
+        without_checksums,
+    )
     from ottla.spark.worker_start import python_for_spark
 
     warehouse = tmp_path_factory.mktemp("warehouse")
@@ -83,6 +88,7 @@ def spark(
             patch.setenv(name, value)
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    without_checksums(session)
     yield session
     session.stop()
 

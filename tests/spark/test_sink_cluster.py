@@ -445,3 +445,17 @@ def test_large_batches_are_divided_and_a_record_that_is_too_large_is_named(
     )
     with pytest.raises(RowError, match=f"partition 7, but {topic} has 1"):
         write_task(cluster, attempt(sink, 1, number=3), [outside])
+
+
+def test_a_topic_that_is_not_there_and_not_made_is_named_with_the_remedy() -> None:
+    """A dead-letter topic, say: brokers may be told to make none by themselves."""
+    with Broker({"auto.create.topics.enable": "false"}) as strict:
+        given = {"kafka.bootstrap.servers": strict.bootstrap, "topic": "dead"}
+        options = parse_sink_options({**given, "kafka.max.block.ms": "500"}, streaming=True)
+        cluster = ClientSinkCluster(options)
+        try:
+            with pytest.raises(RowError, match=r"no topic dead.*`ottla topic create dead`"):
+                write_task(cluster, attempt("s"), rows(1))
+            assert cluster.open_transactions("spark/s/") == []
+        finally:
+            cluster.wire.close()

@@ -329,6 +329,8 @@ def reset(
     """
     from ottla.spark.pipeline.reset import reset as reset_project
 
+    if sink is not None and to is not None:
+        raise typer.BadParameter("--to and --sink are two things: one after the other")
     if sink is not None:
         release(project, sink, bootstrap, command_config)
         return

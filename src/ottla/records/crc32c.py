@@ -20,7 +20,8 @@ def crc32c(buffer: Buffer) -> int:
     return checksum
 
 
-def crc32c_extended(checksum: int, content: bytes) -> int:
-    """Of what `checksum` is of, with `content` behind it."""
+def crc32c_extended(checksum: int, content: object) -> int:
+    """Of what `checksum` is of, with `content` behind it: `bytes`, or a buffer of Arrow, which is
+    not copied either."""
     extended: int = extend(checksum, content)
     return extended

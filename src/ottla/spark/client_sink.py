@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import OttlaError
-from ottla.client.errors import ClientError, FencedError
+from ottla.client.errors import ClientError, FencedError, UnknownTopicError
 from ottla.records.batch_builder import RecordToWrite, build_batch
 from ottla.records.compression import NONE as NO_CODEC
 from ottla.spark import transaction_flows as flows
 from ottla.spark.batch_sender import BatchSender
 from ottla.spark.decision_log import DecisionLog
 from ottla.spark.decisions import NOBODYS, TOPIC, Decision, Prepared
-from ottla.spark.errors import SinkConflict, SinkLoss
+from ottla.spark.errors import RowError, SinkConflict, SinkLoss
 from ottla.spark.record_batches import Envelope, batch_from, batches_of
 from ottla.spark.rows_to_records import placed, topics_of
 from ottla.spark.sink_options import SinkOptions
@@ -269,7 +269,14 @@ class ClientTransaction:
 
     async def _partition_count(self, topic: str) -> int:
         core = self._wire.core
-        info = await core.metadata.topic(topic, core.now_ms + self._cluster.settings.max_block_ms)
+        patience_ms = self._cluster.settings.max_block_ms
+        try:
+            info = await core.metadata.topic(topic, core.now_ms + patience_ms)
+        except UnknownTopicError as unknown:
+            raise RowError(
+                f"there is no topic {topic}, and the brokers have made none within {patience_ms} "
+                f"ms (kafka.max.block.ms): `ottla topic create {topic}`"
+            ) from unknown
         return len(info.partitions)
 
     def flush(self) -> None:

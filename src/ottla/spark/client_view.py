@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.base.ids import TopicPartition
-from ottla.client.errors import error_for
+from ottla.client.errors import ClientError, error_for
 from ottla.protocol.api_keys import (
     DELETE_GROUPS,
     LIST_OFFSETS,
@@ -20,11 +20,14 @@ from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.cluster_view import Committed, TopicFacts
 from ottla.spark.decisions import TOPIC as DECISIONS
 from ottla.spark.errors import OptionError, TopicsChanged
+from ottla.spark.option_values import LATEST
 from ottla.spark.source_options import Subscription
 from ottla.spark.wire import Wire, consumer_settings
 
 _READ_COMMITTED = 1
 _NOT_THERE = -1
+# A broker that needs longer than that for a word is not one to wait for.
+ANSWER_MS_MAX = 3_000
 
 
 class ClientView:
@@ -217,6 +220,27 @@ class ClientView:
         if code not in (NONE, GROUP_ID_NOT_FOUND):
             raise self._wire.group_error(group_id, code)
         return bool(code == NONE)
+
+
+def answers(client: Mapping[str, str], servers: str, places: Iterable[TopicPartition] = ()) -> bool:
+    """Whether these brokers have a word for us, and the leaders of these partitions."""
+    patience = str(ANSWER_MS_MAX)
+    view = ClientView(
+        {
+            **client,
+            "bootstrap.servers": servers,
+            "request.timeout.ms": patience,
+            "default.api.timeout.ms": patience,
+        }
+    )
+    try:
+        view.topics(Subscription((DECISIONS,)))
+        view.offsets(dict.fromkeys(places, LATEST))
+    except (ClientError, TopicsChanged):
+        return False
+    finally:
+        view.close()
+    return True
 
 
 def _matches(pattern: str, topic: str) -> bool:

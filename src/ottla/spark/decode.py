@@ -10,6 +10,7 @@ goes on as it is written, that of Avro is parsed here, and Python has the values
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.column_types import parse_columns
@@ -80,11 +81,30 @@ def decode_avro(
 ) -> Any:
     """`schema` is Avro's own JSON, `spark_schema` the columns to make of it, as in SQL.
     `confluent`: values begin with five bytes that name the schema in a registry."""
-    import pyarrow as pa
     from pyspark.sql import functions as F
+
+    decoded, found = avro_function(schema, spark_schema, confluent=confluent, bytes_max=bytes_max)
+    # Said to depend on chance, lest the halves of a query each decode every value for themselves.
+    once = F.arrow_udf(decoded, found).asNondeterministic()
+    return (
+        df.withColumn("_decoded", once("value"))
+        .withColumn("data", F.col("_decoded.data"))
+        .withColumn("error", F.col("_decoded.error"))
+        .drop("_decoded")
+    )
+
+
+def avro_function(
+    schema: str, spark_schema: str, *, confluent: bool, bytes_max: int
+) -> tuple[Any, Any]:
+    """What Spark calls with columns of values, and the type that it answers with."""
+    import pyarrow as pa
+    from pyspark.cloudpickle import register_pickle_by_value
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, StructType
 
+    # Where Spark has Ottla from its client alone, tasks of a stream cannot import it.
+    register_pickle_by_value(sys.modules[__name__])
     columns = parse_columns(spark_schema)
     found = StructType().add("data", columns).add("error", StringType())
     decoder = AvroDecoder(schema, to_arrow_type(columns, timezone="UTC"), confluent, bytes_max)
@@ -94,14 +114,7 @@ def decode_avro(
 
     # Spark reads no text here, which this module's annotations are.
     decoded.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    # Said to depend on chance, lest the halves of a query each decode every value for themselves.
-    once = F.arrow_udf(decoded, found).asNondeterministic()
-    return (
-        df.withColumn("_decoded", once("value"))
-        .withColumn("data", F.col("_decoded.data"))
-        .withColumn("error", F.col("_decoded.error"))
-        .drop("_decoded")
-    )
+    return decoded, found
 
 
 class AvroDecoder:

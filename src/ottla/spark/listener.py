@@ -59,6 +59,7 @@ class GroupListener(BriefListener):
         self._groups: dict[str, GroupOffsets] = {}
         # Of each run: where its sources ended, as far as it is not committed yet.
         self._owed: dict[str, dict[str, Position]] = {}
+        self._has_given_up = False
 
     def onQueryStarted(self, event: Any) -> None:
         pass
@@ -71,8 +72,8 @@ class GroupListener(BriefListener):
         run = str(progress.runId)
         with self._lock:
             for source in progress.sources:
-                position = _position(source.endOffset)
-                if position is not None:
+                position = position_in(source.endOffset)
+                if position is not None and position.group_id:
                     self._owed.setdefault(run, {})[position.group_id] = position
         self._pay(run)
 
@@ -89,12 +90,23 @@ class GroupListener(BriefListener):
             self._views.clear()
             self._groups.clear()
 
+    def give_up(self) -> None:
+        """Brokers are away and the session ends: who waits for them now waits no longer. The next
+        run commits what is owed, before its first batch."""
+        self._has_given_up = True
+        for view in list(self._views.values()):
+            view.close()
+
     def _pay(self, run: str) -> None:
         with self._lock:
             owed = self._owed.get(run, {})
             for group_id, position in list(owed.items()):
                 try:
-                    if self._group(position).keep(position):
+                    # In this order: a view that `give_up` has not seen is made after it.
+                    group = self._group(position)
+                    if self._has_given_up:
+                        return
+                    if group.keep(position):
                         del owed[group_id]
                 except OttlaError as failure:
                     log.warning("offsets of group %s not committed: %s", group_id, failure)
@@ -111,13 +123,12 @@ class GroupListener(BriefListener):
         return found
 
 
-def _position(text: str | None) -> Position | None:
-    """Of a source of ours that has a group; None for all others."""
+def position_in(text: str | None) -> Position | None:
+    """Of a source of ours; None for all others."""
     try:
         given = json.loads(text or "null")
         if not isinstance(given, dict) or NOTES not in given:
             return None
-        position = position_of(given)
+        return position_of(given)
     except (ValueError, OffsetError):
         return None
-    return position if position.group_id else None

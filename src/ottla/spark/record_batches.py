@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
+from ottla.base.ports import Buffer
 from ottla.client.columns.encode import Encoder, RecordStretch, cut_by_size
 from ottla.records.batch_builder import RecordToWrite, build_batch
 from ottla.records.batch_header import (
@@ -20,7 +22,7 @@ from ottla.records.batch_header import (
 )
 from ottla.records.batch_view import records_of
 from ottla.records.columns import Numbers
-from ottla.records.compression import compress
+from ottla.records.compression import NONE, compress
 from ottla.records.crc32c import crc32c, crc32c_extended
 from ottla.spark.rows_to_records import TopicRows
 from ottla.spark.transaction_flows import Producer
@@ -36,7 +38,7 @@ class PartitionBatch:
     count: int
     sequence: int
     header: bytes
-    records: bytes
+    records: Buffer
 
     @property
     def size(self) -> int:
@@ -89,7 +91,7 @@ def batch_from(
 
 def halves_of(batch: PartitionBatch, envelope: Envelope) -> list[PartitionBatch]:
     """The same records as two batches, for a topic that takes no batch as large as this one."""
-    whole = batch.header + batch.records
+    whole = batch.header + bytes(batch.records)
     records = [
         RecordToWrite(one.timestamp, one.key, one.value, one.headers)
         for one in records_of(whole, len(whole) * 100)
@@ -111,9 +113,10 @@ def halves_of(batch: PartitionBatch, envelope: Envelope) -> list[PartitionBatch]
     return found
 
 
-def _packed(stretch: RecordStretch, envelope: Envelope, sequence: int) -> tuple[bytes, bytes]:
-    # The one copy of all that is written: checksums are made of nothing but `bytes`.
-    records = compress(envelope.codec, stretch.records, envelope.level)
+def _packed(stretch: RecordStretch, envelope: Envelope, sequence: int) -> tuple[bytes, Buffer]:
+    records: Buffer = stretch.records
+    if envelope.codec != NONE:
+        records = compress(envelope.codec, records, envelope.level)
     header = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         header,
@@ -132,7 +135,8 @@ def _packed(stretch: RecordStretch, envelope: Envelope, sequence: int) -> tuple[
         sequence,
         stretch.record_count,
     )
-    checksum = crc32c_extended(crc32c(header[ATTRIBUTES_POSITION:]), records)
+    # Arrow's buffers are as good as `bytes` for it, and a copy would be as dear as all the rest.
+    checksum = crc32c_extended(crc32c(header[ATTRIBUTES_POSITION:]), pa.py_buffer(records))
     header[CRC_POSITION : CRC_POSITION + 4] = checksum.to_bytes(4, "big")
     return bytes(header), records
 

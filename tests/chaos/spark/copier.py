@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE
+from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE, without_checksums
 
 ROWS_IN_BATCH = 200
 
@@ -36,6 +36,7 @@ def open_session(given: dict[str, Any]) -> Any:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    without_checksums(spark)
     return spark
 
 

@@ -180,7 +180,25 @@ def test_what_cannot_be_reset_is_said(
     with Control(project / ".ottla").held():
         assert main.run(["pipeline", "reset", "shop", "--to", "latest"]) == 1
     assert "is running: `ottla pipeline stop` first" in capsys.readouterr().err
+    assert main.run(["pipeline", "reset", "shop", "--to", "latest", "--sink", "clean"]) == 2
+    assert "--to and --sink are two things" in capsys.readouterr().err
     assert released == []
+
+
+def test_brokers_that_are_away_are_named_at_once(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is removed then; the sink's own patience is of minutes."""
+    log_of(project, "orders", "127.0.0.1:1", "spark-ottla-0a1b2c3d4e5f", "7/0a1b2c3d4e5f")
+    where = ["--bootstrap-server", "127.0.0.1:1"]
+    for wanted in (["--sink", "clean"], ["--to", "earliest"]):
+        assert main.run(["pipeline", "reset", "shop", *wanted, *where]) == 1
+        assert "nothing answers at 127.0.0.1:1" in capsys.readouterr().err
+    assert list((project / "storage" / "_ottla").glob("*/*"))
+    Control(project / ".ottla").queries.add("orders", QueryNote(("orders",)))
+    assert main.run(["pipeline", "reset", "shop", "--to", "earliest"]) == 0
+    left = "not removed: group spark-ottla-0a1b2c3d4e5f: nothing answers at 127.0.0.1:1"
+    assert left in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------ dry-run, preview

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Mapping
 
+from ottla.base.ids import TopicPartition
+from ottla.client.errors import ClosedError
+from ottla.spark.cluster_view import Committed
 from ottla.spark.listener import BriefEvents, GroupListener
 from ottla.spark.offsets import Position
 from tests.unit.spark.memory_view import MemoryView
@@ -57,3 +62,36 @@ def test_a_batch_costs_one_question_to_the_jvm() -> None:
     position = Position({("t", 0): 5}, {"t": "id"}, {}, "g", "1/a", "somewhere:9092")
     BriefEvents(Groups(view)).onQueryProgress(Report(position))
     assert view.groups["g"]["t", 0].offset == 5
+
+
+class Waiting(MemoryView):
+    """Of brokers that are away: a commit waits until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits, self.is_closed = threading.Event(), threading.Event()
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        self.waits.set()
+        self.is_closed.wait()
+        raise ClosedError("the client was closed meanwhile")
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+def test_a_listener_that_waits_for_brokers_can_be_told_to_give_up() -> None:
+    """Else the end of a session would wait for them as well."""
+    view = Waiting()
+    groups = Groups(view)
+    position = Position({("t", 0): 5}, {"t": "id"}, {}, "g", "1/a", "somewhere:9092")
+    report = threading.Thread(
+        target=BriefEvents(groups).onQueryProgress, args=(Report(position),), daemon=True
+    )
+    report.start()
+    view.waits.wait()
+    groups.give_up()
+    report.join()
+    view.waits.clear()
+    BriefEvents(groups).onQueryProgress(Report(position))
+    assert not view.waits.is_set()

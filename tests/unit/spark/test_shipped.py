@@ -48,6 +48,22 @@ found = CPickleSerializer().loads(bytes.fromhex(pickled))
 assert found.options
 print(sys.modules[type(found).__module__].__file__)
 """
+PICKLES_AVRO = """
+archive = sys.argv[1]
+sys.path.insert(0, archive)
+from ottla.spark.decode import avro_function
+
+schema = '{"type": "record", "name": "n", "fields": [{"name": "n", "type": "long"}]}'
+function, kind = avro_function(schema, "n BIGINT", confluent=False, bytes_max=9)
+sys.stdout.write(CPickleSerializer().dumps((function, kind)).hex())
+"""
+DECODES = """
+sys.modules["ottla"] = None  # importing it fails
+import pyarrow as pa
+
+function, kind = CPickleSerializer().loads(bytes.fromhex(sys.argv[1]))
+print(kind.simpleString(), function(pa.array([bytes([4]), bytes(10)])).to_pylist())
+"""
 READ = {
     "kafka.bootstrap.servers": "127.0.0.1:9",
     "subscribe": "orders",
@@ -109,3 +125,13 @@ def test_it_is_found_among_the_files_of_another_machine(archive: Path, tmp_path:
     pickled = child(PICKLES, str(here), "pyspark_ottla", "source", json.dumps(READ))
     here.unlink()
     assert child(LOADS, pickled, str(tmp_path / "there")).startswith(str(there))
+
+
+def test_what_decodes_avro_needs_no_ottla_where_it_runs(archive: Path) -> None:
+    """A client of Spark Connect pickles it: where the server keeps what was sent it cannot know,
+    and the tasks of a streaming query are not told."""
+    pickled = child(PICKLES_AVRO, str(archive))
+    assert child(DECODES, pickled) == (
+        "struct<data:struct<n:bigint>,error:string> [{'data': {'n': 2}, 'error': None}, "
+        "{'data': None, 'error': '10 bytes are more than 9'}]\n"
+    )

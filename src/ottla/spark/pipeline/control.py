@@ -161,4 +161,5 @@ class Control:
             runner.flows, runner.views = engine.flows, engine.views
             if runner.state == RUNNING:
                 runner.state = engine.state
+                runner.error = engine.error or runner.error
         return runner

@@ -27,11 +27,26 @@ from ottla.base.errors import OttlaError
 from ottla.spark.defaults import STARTING_OFFSETS
 from ottla.spark.listener import BriefListener, GroupListener
 from ottla.spark.pipeline.control import Control
+from ottla.spark.pipeline.ending import Ending
 from ottla.spark.pipeline.graph import SINK, TEMPORARY, VIEW, load_graph
 from ottla.spark.pipeline.notes import QueryNote
 from ottla.spark.pipeline.progress import take_progress
-from ottla.spark.pipeline.project import STATE_NAME, Project, ProjectError, find_project
-from ottla.spark.pipeline.resolution import Resolved, held_views, is_begun, resolve, rows_of
+from ottla.spark.pipeline.project import (
+    STATE_NAME,
+    Project,
+    ProjectError,
+    find_project,
+    servers_of,
+)
+from ottla.spark.pipeline.reach import Reach
+from ottla.spark.pipeline.resolution import (
+    Resolved,
+    held_views,
+    is_begun,
+    needs_rocksdb,
+    resolve,
+    rows_of,
+)
 from ottla.spark.pipeline.session import open_session
 from ottla.spark.pipeline.status import (
     DONE,
@@ -49,10 +64,10 @@ log = logging.getLogger(__name__)
 STATUS_NAME = "engine.json"
 _LOOK_SECONDS = 0.1
 _START_LOOK_MS = 1_000
-# A batch under way is let finish; what takes longer is interrupted, and done again next time.
-STOP_SECONDS_MAX = 60.0
 DRAIN_MS_MAX = 20_000
 OTTLA_FORMAT = "ottla"
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 TOO_SLOW = "Python worker failed to connect back"
 SLOW_STARTS_MAX = 5
 
@@ -139,13 +154,25 @@ class Engine:
             self._launches[one.name]()
 
     def _launch(self, one: Resolved, available_now: bool) -> None:
-        for name, value in _conf(one).items():
-            self.spark.conf.set(name, value)
+        conf, settings = self.spark.conf, self._settings_of(one)
+        before = {name: conf.get(name, None) for name in settings}
+        for name, value in settings.items():
+            conf.set(name, value)
         try:
             self._queries[one.name] = self._started(one, available_now)
         finally:
-            for name in _conf(one):
-                self.spark.conf.unset(name)
+            for name, value in before.items():
+                if value is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, value)
+
+    def _settings_of(self, one: Resolved) -> dict[str, str]:
+        found = {name: value for flow in one.flows for name, value in flow.conf.items()}
+        is_said = STATE_STORE in found or self.spark.conf.get(STATE_STORE, None) is not None
+        if not is_said and needs_rocksdb(one.rows):
+            found[STATE_STORE] = ROCKSDB
+        return found
 
     def _started(self, one: Resolved, available_now: bool) -> Any:
         project = self.project
@@ -225,16 +252,10 @@ class Engine:
             self._launches[name]()
 
     def _stop_queries(self) -> None:
-        """At the end of their batches, so that nothing is left to be done again. One that has more
-        to do begins the next batch at once: it is not seen at rest, but seen to have gone on."""
-        deadline = time.monotonic() + STOP_SECONDS_MAX
-        for query in self._queries.values():
-            done = _last_batch(query)
-            while query.isActive and time.monotonic() < deadline:
-                if not query.status["isTriggerActive"] or _last_batch(query) != done:
-                    break
-                time.sleep(_LOOK_SECONDS)
-            query.stop()
+        """At the end of their batches, so that nothing is left to be done again."""
+        reach = Reach(self.project.settings.client, servers_of(self.project))
+        if not Ending(reach.has).end(self._queries):
+            self._groups.give_up()
         self._drain_listeners()
 
     def _drain_listeners(self) -> None:
@@ -311,16 +332,6 @@ class ProgressListener(BriefListener):
 
     def onQueryTerminated(self, event: Any) -> None:
         pass
-
-
-def _last_batch(query: Any) -> int:
-    """That has ended; -1 if none has in this run."""
-    last = query.lastProgress
-    return -1 if last is None else int(last["batchId"])
-
-
-def _conf(one: Resolved) -> dict[str, str]:
-    return {name: value for flow in one.flows for name, value in flow.conf.items()}
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from ottla.client.errors import NoBrokerError
 from ottla.spark.tables.batch_offsets import positions_in
 
 
@@ -25,8 +26,10 @@ def delete_groups(
     servers: str, client: Mapping[str, str], groups: list[str]
 ) -> Iterator[tuple[str, bool]]:
     """Each that is gone now, and whether it was there: what fails may fail behind the first."""
-    from ottla.spark.client_view import ClientView
+    from ottla.spark.client_view import ClientView, answers
 
+    if not answers(client, servers):
+        raise NoBrokerError(f"nothing answers at {servers}")
     view = ClientView({**client, "bootstrap.servers": servers})
     try:
         for group in groups:

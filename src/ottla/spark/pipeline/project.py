@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.spark import option_values as values
+from ottla.spark.defaults import BOOTSTRAP
 from ottla.spark.errors import OptionError, SparkError
 from ottla.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SINK_NAME
 
@@ -221,3 +223,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _near(name: str, known: tuple[str, ...]) -> str:
     found = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(known)}"
+
+
+def servers_of(project: Project) -> str:
+    return os.environ.get(BOOTSTRAP) or project.settings.bootstrap_servers

@@ -7,17 +7,15 @@ the first. What it has written to topics stays there: topics cannot be unwritten
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client.errors import ClientError
-from ottla.spark.defaults import BOOTSTRAP
 from ottla.spark.errors import OptionError
 from ottla.spark.pipeline.control import AlreadyRunning, Control
 from ottla.spark.pipeline.notes import QueryNote
 from ottla.spark.pipeline.old_groups import delete_groups, groups_in
-from ottla.spark.pipeline.project import Project, ProjectError
+from ottla.spark.pipeline.project import Project, ProjectError, servers_of
 from ottla.spark.sink_options import SINK_NAME, parse_sink_options
 from ottla.spark.source_options import STREAM, start_of
 
@@ -124,13 +122,10 @@ def _sinks_of(project: Project, control: Control, checkpoints: list[str]) -> dic
     return found
 
 
-def servers_of(project: Project) -> str:
-    return os.environ.get(BOOTSTRAP) or project.settings.bootstrap_servers
-
-
 def release_sinks(servers: str, client: Mapping[str, str], sinks: list[str]) -> list[str]:
     """Those that had a decision. `client` are settings of the client, under Kafka's names."""
     from ottla.spark.client_sink import ClientSinkCluster
+    from ottla.spark.client_view import answers
 
     for sink in sinks:
         if not SINK_NAME.fullmatch(sink):
@@ -139,6 +134,11 @@ def release_sinks(servers: str, client: Mapping[str, str], sinks: list[str]) -> 
         raise ProjectError(
             "which brokers? Say --bootstrap-server, or set OTTLA_BOOTSTRAP, or bootstrap_servers "
             "in ottla.yml"
+        )
+    # The sink's own patience is that of a query, which has nobody waiting for it.
+    if not answers(client, servers):
+        raise ProjectError(
+            f"nothing answers at {servers}: its brokers are needed to release a sink"
         )
     settings = {f"kafka.{name}": value for name, value in client.items()}
     given = {**settings, "kafka.bootstrap.servers": servers}

@@ -21,6 +21,7 @@ from ottla.spark.pipeline.project import Project, ProjectError
 _MISSING = "TABLE_OR_VIEW_NOT_FOUND"
 # How a plan names a dataset that it reads: with its catalog and database, or a view without.
 _READ = re.compile(r"SubqueryAlias (?:[^\s.]+\.)*([^\s.]+)")
+_NEEDS_ROCKSDB = "TransformWithState"
 
 
 @dataclass(slots=True)
@@ -108,8 +109,17 @@ def held_views(resolved: Iterable[Resolved]) -> set[str]:
 
 
 def _reads(rows: Any, graph: Graph) -> frozenset[str]:
-    plan = rows._jdf.queryExecution().analyzed().toString()
-    return frozenset(_READ.findall(plan)) & graph.datasets.keys()
+    return frozenset(_READ.findall(_plan(rows))) & graph.datasets.keys()
+
+
+def needs_rocksdb(rows: Any) -> bool:
+    """Spark runs transformWithState on that store alone, and has another one by default. A query
+    keeps the store that it began with, so a setting that comes after the error comes too late."""
+    return _NEEDS_ROCKSDB in _plan(rows)
+
+
+def _plan(rows: Any) -> str:
+    return str(rows._jdf.queryExecution().analyzed().toString())
 
 
 def rows_of(flows: list[Flow]) -> Any:

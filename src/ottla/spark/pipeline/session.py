@@ -12,13 +12,20 @@ from typing import Any
 
 from ottla.spark.java import java_environment
 from ottla.spark.pipeline.project import Project
-from ottla.spark.session import LOCAL_CHECKPOINTS, PATIENCE, PATIENT_ENVIRONMENT
+from ottla.spark.session import (
+    LOCAL_CHECKPOINTS,
+    PATIENCE,
+    PATIENT_ENVIRONMENT,
+    without_checksums,
+)
 from ottla.spark.worker_start import python_for_spark
 
 DEFAULTS = {
     **PATIENCE,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
+    # Spark would wait for ever: see `ending`.
+    "spark.sql.streaming.stopTimeout": "3s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -67,6 +74,8 @@ def open_session(project: Project) -> Any:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(os.environ.get("OTTLA_SPARK_LOG", "ERROR"))
+    if project.is_local:
+        without_checksums(session)
     if project.database:
         session.sql(f"CREATE DATABASE IF NOT EXISTS {project.database}")
         session.catalog.setCurrentDatabase(project.database)

@@ -51,6 +51,15 @@ def test_a_new_engine_is_starting_until_it_speaks(
     assert (found.state, len(found.flows)) == (told, flows)
 
 
+def test_an_engine_that_fails_is_told_with_its_reason_before_it_has_ended(control: Control) -> None:
+    """Spark takes seconds to end, and the runner hears of it then."""
+    control.engine.write(Status(NAME, FAILING, pid=11, error="no such topic"), now=True)
+    control.runner.write(Status(NAME, RUNNING, pid=11, error="of yesterday"), now=True)
+    with control.held():
+        found = control.status(NAME)
+    assert (found.state, found.error) == (FAILING, "no such topic")
+
+
 @pytest.mark.parametrize(("state", "told"), [(RUNNING, STOPPED), (DONE, DONE), (FAILING, FAILING)])
 def test_without_a_runner_it_is_stopped_unless_it_ended_otherwise(
     control: Control, state: str, told: str
