@@ -161,7 +161,10 @@ class Replicas:
         cluster = self._cluster
         if cluster.in_sync("t") != {1, 2, 3}:
             return False
-        return len({self.path(each).read_bytes() for each in (1, 2, 3)}) == 1
+        try:
+            return len({self.path(each).read_bytes() for each in (1, 2, 3)}) == 1
+        except FileNotFoundError:
+            return False  # it is just being copied anew
 
     def stray(self, broker_id: int) -> list[Path]:
         return list(self.path(broker_id).parent.parent.glob("t-0.*-stray"))

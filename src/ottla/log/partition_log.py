@@ -486,7 +486,9 @@ class PartitionLog:
                 self.directory,
                 self._durability.snapshots,
                 self.producers,
-                log_start_offset=self.log_start_offset,
+                # Not the log start, which may not be on the disk yet: with it a crash brings back
+                # transactions that began between the two.
+                log_start_offset=self.first_segment_offset,
                 at_most=end,
                 now_ms=now_ms,
             )

@@ -327,6 +327,17 @@ def test_truncate_to_before_the_first_segment() -> None:
     assert segments(world) == [start - 1]
 
 
+def test_truncation_forgets_no_transaction_whose_records_a_crash_may_bring_back() -> None:
+    """The log start has moved past its beginning, and only memory knows: what is written down of
+    the producers from now on has to hold without it, too."""
+    world = a_world()
+    world.append(batch(producer_id=3, transactional=True))
+    world.fill(4)
+    world.log.advance_log_start(3)
+    world.log.truncate_to(4)
+    assert world.log.first_unstable_offset == 0
+
+
 def test_truncation_takes_producers_back() -> None:
     world = a_world(segment_bytes=500)
     for number in range(10):
