@@ -17,8 +17,8 @@ export PYTHONHASHSEED ?= 0
 ARGS ?=
 # Sources are compiled ahead: where PYTHONDONTWRITEBYTECODE is set, each start would compile them anew.
 COMPILE := $(BIN)/python -m compileall -q src
-# Processes that run the tests; one would leave the other cores idle while it waits for a JVM.
-JOBS ?= 2
+# Processes that run the tests: one more than cores, for they wait half of the time (for a JVM, a disk, a time-out).
+JOBS ?= 3
 
 .PHONY: help setup run test-setup test unit compat lint format bench bench-clients bench-spark chaos sim kafka-jars kcat \
 	coverage-table lock wheel clean
