@@ -63,7 +63,7 @@ def batches_of(
     order = np.argsort(partitions, kind="stable")
     sorted_partitions = partitions[order]
     is_sorted = bool((order == np.arange(len(order))).all())
-    encoder = Encoder(rows.rows if is_sorted else rows.rows.take(order))
+    encoder = Encoder(rows.rows, None if is_sorted else order)
     edges = np.flatnonzero(np.diff(sorted_partitions)) + 1
     firsts = [0, *edges.tolist()]
     ends = [*edges.tolist(), len(order)]

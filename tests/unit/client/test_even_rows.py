@@ -40,6 +40,15 @@ def test_the_bytes_are_the_same(key_bytes: int | None, value_bytes: int, cuts: l
         assert one[1:] == other[1:]
 
 
+def test_the_bytes_are_the_same_in_another_order() -> None:
+    rows = rows_of(column(130, 8, 3), column(130, 50, 5))
+    order = np.arange(130)[::-1]
+    even = even_rows(rows, order)
+    assert even is not None
+    (one,), (other,) = even.encode([0, 130]), Encoder(rows, order).encode([0, 130])
+    assert bytes(one.records) == bytes(other.records)
+
+
 def test_numbers_of_three_bytes() -> None:
     rows = rows_of(None, column(8_300, 3))
     even = even_rows(rows)

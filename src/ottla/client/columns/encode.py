@@ -2,7 +2,8 @@
 it, with no Python object per record.
 
 The numbers of all records are written by numpy into one small piece before the key and one before
-the value; Arrow joins pieces, keys, values and headers. About 0.1 µs a record of 100 bytes.
+the value; pieces, keys, values and headers are gathered (`gather`). About 0.1 µs a record of 100
+bytes.
 
 Never decides which partition a row belongs to (`partitioning`), nor what a batch's producer id and
 sequence are: `RecordStretch.batch` leaves them to the producer, and with them the checksum.
@@ -11,22 +12,19 @@ sequence are: `RecordStretch.batch` leaves them to the producer, and with them t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.client.columns.gather import Strings, gather
 from ottla.client.columns.varint_columns import Pieces, Varints
 from ottla.records.columns import Flags, Numbers
 
 RECORD_OVERHEAD_MAX = 21
 """Beside key, value, headers and their four lengths: the record's own length, attributes, and both
 deltas."""
-
-
-_SMALL_BYTES = 400
 
 _NO_HEADERS = b"\x00"
 """Their number, at the end of a record."""
@@ -61,15 +59,17 @@ class RecordStretch(NamedTuple):
 
 class Encoder:
     """Rows, at least one, that have been measured; the batches are cut before they are encoded,
-    since a record names its place in its batch."""
+    since a record names its place in its batch. With an `order` they are those rows in that
+    order, and everything that is said of rows here is of that order."""
 
-    __slots__ = ("_fields", "_headers", "_rows", "_timestamps", "sizes_max")
+    __slots__ = ("_fields", "_headers", "_order", "_rows", "_timestamps", "sizes_max")
 
-    def __init__(self, rows: RowColumns) -> None:
-        self._timestamps = rows.timestamps
+    def __init__(self, rows: RowColumns, order: Numbers | None = None) -> None:
+        self._order = order
+        self._timestamps = rows.timestamps if order is None else rows.timestamps[order]
         self._rows = len(rows.timestamps)
-        self._fields = [_Field(rows.keys, self._rows), _Field(rows.values, self._rows)]
-        self._headers = _Headers(rows.headers, self._rows)
+        self._fields = [_Field(one, self._rows, order) for one in (rows.keys, rows.values)]
+        self._headers = _Headers(rows.headers, self._rows, order)
         self.sizes_max: Numbers = (
             RECORD_OVERHEAD_MAX
             + self._fields[0].sizes
@@ -100,32 +100,30 @@ class Encoder:
         lengths += 1 + time_deltas.widths
         lengths += offset_deltas.widths
         head: list[Varints | bytes] = [Varints.of(lengths), b"\x00", time_deltas, offset_deltas]
-        are_small = int(lengths.sum()) <= _SMALL_BYTES * self._rows
-        if are_small and not self._headers.parts:
-            head.insert(0, _NO_HEADERS)  # the end of the record before: saves a part for each
-        parts: list[pa.Array] = []
+        end = b"" if self._headers.parts else _NO_HEADERS
+        if end:
+            head.insert(0, end)  # of the record before: saves a part for each
+        parts: list[Strings] = []
         for field in self._fields:
             head.append(field.lengths)
             if field.array is not None:
-                parts += [_as_array(Pieces(head, self._rows)), field.array]
+                pieces = _as_array(Pieces(head, self._rows))
+                parts += [Strings(pieces), Strings(field.array, self._order)]
                 head = []
         if head:  # there are no values at all
-            parts.append(_as_array(Pieces(head, self._rows)))
-        if not are_small:
-            return _joined([*parts, *(self._headers.parts or [_NO_HEADERS])])
-        if self._headers.parts:
-            return _interleaved(parts + self._headers.parts, self._rows)
-        data, edges = _interleaved(parts, self._rows, _NO_HEADERS)
-        edges += len(_NO_HEADERS)
+            parts.append(Strings(_as_array(Pieces(head, self._rows))))
+        data, edges = gather([*parts, *self._headers.parts], end)
+        edges += len(end)
         return data, edges
 
 
 class _Field:
-    """Keys or values: their lengths, the bytes (None if all are null) and what both take."""
+    """Keys or values: their lengths, the bytes (None if all are null) and what both take. The bytes
+    alone are in the order of the table."""
 
     __slots__ = ("array", "lengths", "sizes")
 
-    def __init__(self, array: pa.Array | None, rows: int) -> None:
+    def __init__(self, array: pa.Array | None, rows: int, order: Numbers | None) -> None:
         if array is None or array.null_count == rows:
             self.array = None
             self.lengths = Varints(np.ones(rows, np.uint64))
@@ -133,72 +131,50 @@ class _Field:
             return
         self.array = array
         missing, lengths = lengths_of(array)
-        if missing is None:
-            self.lengths = Varints.of(lengths)
-        else:
-            self.lengths = Varints.of(np.where(missing, -1, lengths))
+        told = lengths if missing is None else np.where(missing, -1, lengths)
+        if order is not None:
+            lengths, told = lengths[order], told[order]
+        self.lengths = Varints.of(told)
         self.sizes = lengths + self.lengths.widths
 
 
 class _Headers:
     """The number of headers of each row and their bytes, as they stand at the end of a record; no
-    parts where no row has any."""
+    parts where no row has any. The parts alone are in the order of the table."""
 
     __slots__ = ("parts", "sizes")
 
-    def __init__(self, lists: pa.Array | None, rows: int) -> None:
-        self.parts: list[pa.Array] = []
+    def __init__(self, lists: pa.Array | None, rows: int, order: Numbers | None) -> None:
+        self.parts: list[Strings] = []
         if lists is None or len(lists.flatten()) == 0:
             self.sizes: Numbers = np.full(rows, len(_NO_HEADERS), np.int64)
             return
         counts = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
         pairs = lists.flatten()
         names = pairs.field(0).cast(pa.binary())
-        fields = [_Field(names, len(pairs)), _Field(pairs.field(1), len(pairs))]
-        data, edges = _join_headers(fields, len(pairs))
+        data, edges = _join_headers([names, pairs.field(1)], len(pairs))
         firsts: Numbers = np.concatenate(([0], np.cumsum(counts)))
         row_edges = edges[firsts]
         together = pa.BinaryArray.from_buffers(
             pa.binary(), rows, [None, pa.py_buffer(row_edges.astype(np.int32)), data]
         )
         numbers = Varints.of(counts)
-        self.sizes = row_edges[1:] - row_edges[:-1] + numbers.widths
-        self.parts = [_as_array(Pieces([numbers], rows)), together]
+        sizes = row_edges[1:] - row_edges[:-1] + numbers.widths
+        self.sizes = sizes if order is None else sizes[order]
+        self.parts = [
+            Strings(_as_array(Pieces([numbers], rows)), order),
+            Strings(together, order),
+        ]
 
 
-def _join_headers(fields: list[_Field], rows: int) -> tuple[pa.Buffer, Numbers]:
-    parts: list[pa.Array] = []
-    for field in fields:
-        parts.append(_as_array(Pieces([field.lengths], rows)))
+def _join_headers(columns: list[pa.Array], rows: int) -> tuple[pa.Buffer, Numbers]:
+    parts: list[Strings] = []
+    for column in columns:
+        field = _Field(column, rows, None)
+        parts.append(Strings(_as_array(Pieces([field.lengths], rows))))
         if field.array is not None:
-            parts.append(field.array)
-    return _interleaved(parts, rows)
-
-
-def _interleaved(parts: list[pa.Array], rows: int, tail: bytes = b"") -> tuple[pa.Buffer, Numbers]:
-    """The bytes of all parts of the first row, of the second and so on, and `tail`; where each row
-    begins, and the tail. One `take` out of all parts is faster than a join where rows are small;
-    where they are not, the copy that it needs before costs more."""
-    count = len(parts)
-    everything = pa.concat_arrays([*parts, pa.array([tail], pa.binary())])
-    _, edges, data = everything.take(_in_turn(rows, count)).buffers()
-    return data, np.frombuffer(edges, np.int32)[: rows * count + 1 : count].astype(np.int64)
-
-
-@lru_cache(maxsize=4)
-def _in_turn(rows: int, count: int) -> pa.Array:
-    """Where the parts of all rows are, one row after the other; windows are mostly of one size."""
-    indices: Numbers = np.empty(rows * count + 1, np.int64)
-    places = np.arange(rows)[:, np.newaxis] + np.arange(count)[np.newaxis, :] * rows
-    indices[:-1] = places.ravel()
-    indices[-1] = rows * count
-    return pa.array(indices)
-
-
-def _joined(parts: list[pa.Array | bytes]) -> tuple[pa.Buffer, Numbers]:
-    joined = pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
-    _, edges, data = joined.buffers()
-    return data, np.frombuffer(edges, np.int32).astype(np.int64)
+            parts.append(Strings(field.array))
+    return gather(parts)
 
 
 def lengths_of(array: pa.Array) -> tuple[Flags | None, Numbers]:

@@ -85,8 +85,8 @@ class EvenRows:
         grid[:, block.value_at : block.value_at + self._value_bytes] = self._values[rows]
 
 
-def even_rows(rows: RowColumns) -> EvenRows | None:
-    """None where the rows are not of one shape, or nothing is won."""
+def even_rows(rows: RowColumns, order: Numbers | None = None) -> EvenRows | None:
+    """These rows, or those of an order; None where they are not of one shape, or nothing is won."""
     times = rows.timestamps
     if rows.headers is not None or rows.values is None or (times != times[0]).any():
         return None
@@ -100,6 +100,8 @@ def even_rows(rows: RowColumns) -> EvenRows | None:
             return None
     if values.shape[1] + (0 if keys is None else keys.shape[1]) > ROW_BYTES_MAX:
         return None
+    if order is not None:
+        keys, values = None if keys is None else keys[order], values[order]
     return EvenRows(keys, values, int(times[0]))
 
 

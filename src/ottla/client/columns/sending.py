@@ -242,8 +242,8 @@ class TableEncoder:
         order = None
         if (partitions[1:] != partitions[:-1]).any():
             order = np.argsort(partitions, kind="stable")
-            columns, partitions = columns.take(order), partitions[order]
-        encoder = even_rows(columns) or Encoder(columns)
+            partitions = partitions[order]
+        encoder = even_rows(columns, order) or Encoder(columns, order)
         self._check_sizes(encoder.sizes_max, first, order)
         bounds = np.flatnonzero(partitions[1:] != partitions[:-1]) + 1
         edges = [0, *bounds.tolist(), len(partitions)]
