@@ -405,9 +405,7 @@ class _Work:
 
             def ended(code: int) -> None:
                 if code != NONE:
-                    # It is in the log all the same, and Kafka tells where.
-                    index, _, *where = row[place]
-                    row[place] = (index, code, *where)
+                    row[place] = _stored_but(row[place], code)
                 self._one_less()
 
             timeout_ms = self.request.timeout_ms
@@ -418,6 +416,7 @@ class _Work:
         if log is None or log.unflushed_messages < log.config.flush_messages:
             return
         self.pending += 1
+        times_led = partition.times_led
 
         def flushed(outcome: Deferred[None]) -> None:
             try:
@@ -425,6 +424,10 @@ class _Work:
             except StorageError:
                 code = NOT_LEADER_OR_FOLLOWER if partition.is_gone else KAFKA_STORAGE_ERROR
                 row[place] = _failed(partition.partition, code)
+            else:
+                # Even if it was committed by then: another leader may have been elected uncleanly.
+                if row[place][1] == NONE and not partition.has_led_since(times_led):
+                    row[place] = _stored_but(row[place], NOT_LEADER_OR_FOLLOWER)
             self._one_less()
 
         self.context.services.request_flush(partition).when_done(flushed)
@@ -439,6 +442,12 @@ class _Work:
             self.answer.fail(closed)
         else:
             self.answer.resolve(reply)
+
+
+def _stored_but(produced: Produced, code: int) -> Produced:
+    """It is in the log all the same, and Kafka tells where."""
+    index, _, *where = produced
+    return (index, code, *where)
 
 
 def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:

@@ -367,6 +367,11 @@ class Partition:
             self._rules_config = config
         return self._rules if zstd_allowed else rules_of(config, False)
 
+    def has_led_since(self, times_led: int) -> bool:
+        """Whether nobody else can have led since `times_led` was read: then nothing that was
+        appended has been taken out again."""
+        return self.is_leader and self.times_led == times_led
+
     def append(
         self, batch: Buffer, header: Header, now_ms: int, *, from_client: bool = True
     ) -> Appended:

@@ -136,12 +136,17 @@ class MarkerWriter:
 
     def _flushed(self, partition: Partition, offset: int) -> Deferred[int]:
         written: Deferred[int] = Deferred()
+        times_led = partition.times_led
 
         def flushed(outcome: Deferred[None]) -> None:
             try:
                 outcome.result()
             except StorageError:
                 written.resolve(KAFKA_STORAGE_ERROR)
+                return
+            if not partition.has_led_since(times_led):
+                # Another leader's watermark says nothing of a marker that it may not have.
+                written.resolve(NOT_LEADER_OR_FOLLOWER)
                 return
             _committed(partition, offset).when_done(lambda done: written.resolve(done.result()))
 

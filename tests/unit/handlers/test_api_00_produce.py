@@ -14,6 +14,7 @@ from ottla.base.deferred import Deferred
 from ottla.handlers import api_00_produce
 from ottla.protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
+    NONE,
     NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
@@ -123,6 +124,28 @@ def test_a_lost_leadership_is_told_with_the_next_leader(broker: ClusterBroker) -
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (3, 6)
     [node] = decoded(waiting.result(), 0, VERSION).node_endpoints
     assert (node.node_id, node.host, node.port) == (3, "host3", 9094)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("still_leads", [True, False])
+def test_who_has_lost_the_leadership_during_a_flush_acknowledges_nothing(
+    broker: ClusterBroker, acks: int, still_leads: bool
+) -> None:
+    """The one who leads now may have begun without this batch: the producer is to ask there."""
+    flush: Deferred[None] = Deferred()
+    broker.services.request_flush = lambda partition: flush
+    log = broker.replica.partition.log
+    assert log is not None
+    log.config = replace(log.config, flush_messages=1)
+    waiting = produce(broker, acks=acks)
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 1)
+    if not still_leads:
+        broker.become(3, 6, 1)
+    flush.resolve(None)
+    told = of_one(waiting)
+    assert told.error_code == (NONE if still_leads else NOT_LEADER_OR_FOLLOWER)
+    assert told.base_offset == 0, "it is in this log all the same"
 
 
 @pytest.mark.parametrize(("version", "leader"), [(9, -1), (10, 2), (13, 2)])

@@ -5,6 +5,7 @@ Method: the writer over a real log in memory, without a broker.
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError
 from ottla.coordinator.shard import Outcome, Transactional
+from ottla.protocol.error_codes import NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.replication.effects import Assignment
 from ottla.replication.partition import Partition
 from ottla.runtime.marker_writer import MarkerWriter
@@ -30,7 +32,7 @@ class Setting:
         self.partition.assume(1, Assignment(1, 0, 0, in_sync, in_sync), now_ms=0)
         self.group_host: Any = 16
         topics = {"topic": SimpleNamespace(partitions={0: None, 1: None})}
-        services = SimpleNamespace(
+        self.services = services = SimpleNamespace(
             clock=self.log_world.clock,
             partitions=SimpleNamespace(find=self._find),
             image=SimpleNamespace(topics=topics),
@@ -52,6 +54,21 @@ class Setting:
 @pytest.fixture
 def setting() -> Setting:
     return Setting()
+
+
+@pytest.mark.parametrize("still_leads", [True, False])
+def test_a_marker_whose_leader_changes_during_its_flush_is_not_there_for_good(
+    setting: Setting, still_leads: bool
+) -> None:
+    setting.open_transaction()
+    setting.log.config = replace(setting.log.config, flush_messages=1)
+    flush: Deferred[None] = Deferred()
+    setting.services.request_flush = lambda partition: flush
+    written = setting.writer.write("topic", 0, Transactional(7, 0, False, 0))
+    if not still_leads:
+        setting.partition.assume(1, Assignment(2, 1, 1, (1, 2), (1, 2)), now_ms=0)
+    flush.resolve(None)
+    assert written.result() == (NONE if still_leads else NOT_LEADER_OR_FOLLOWER)
 
 
 def test_written(setting: Setting) -> None:
