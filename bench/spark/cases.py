@@ -30,6 +30,7 @@ ROW_BYTES = 1_000
 PARTITIONS = 2
 QUERY_SECONDS_MAX = 3_600
 LATENCY_ROWS_PER_S = 100
+MADE_BATCHES = 4
 
 Figures = dict[str, float]
 
@@ -139,6 +140,39 @@ class Bench:
             raise BenchError(f"{side.label} has not written {rows} rows")
         delete_topics(side.broker.bootstrap, topic)
         return figures
+
+    def write_batches(self, side: Side, rows: int) -> Figures:
+        """Batches of rows that the JVM makes, with nothing to read: what the sink costs, as the bar
+        for it was measured (the first batch is warm-up; rows a second inside a batch)."""
+        topic = f"made-{uuid.uuid4().hex[:8]}"
+        create_topic(side.broker.bootstrap, topic, PARTITIONS)
+        made = (
+            self.spark.readStream.format("rate-micro-batch")
+            .options(rowsPerBatch=rows, numPartitions=PARTITIONS)
+            .load()
+            .selectExpr(
+                "CAST(value AS STRING) AS key",
+                f"lpad(CAST(value AS STRING), {ROW_BYTES}, 'x') AS value",
+            )
+        )
+        make_room(self.directory, (MADE_BATCHES + 1) * rows * ROW_BYTES)
+        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds()
+        write = made.writeStream.format(side.format).options(**side.options(topic=topic))
+        query = self._started(write)
+        deadline = time.monotonic() + QUERY_SECONDS_MAX
+        while (last := query.lastProgress) is None or last["batchId"] < MADE_BATCHES:
+            if query.exception() is not None or time.monotonic() > deadline:
+                raise BenchError(f"batches have ended: {query.exception()}")
+            time.sleep(0.05)
+        query.stop()
+        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds() - cpu
+        delete_topics(side.broker.bootstrap, topic)
+        batches = [one for one in query.recentProgress if one["numInputRows"]]
+        took_ms = [one["durationMs"]["triggerExecution"] for one in batches[1:]]
+        return {
+            "rows_per_s": rows / median(took_ms) * 1000,
+            "cpu_s_per_million": cpu / (len(batches) * rows) * 1e6,
+        }
 
     def _measured(self, side: Side, rows: int, run: Callable[[], None]) -> Figures:
         cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds()
