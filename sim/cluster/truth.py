@@ -43,13 +43,16 @@ READ_BYTES = 1 << 20
 class Copy:
     """What the log of one replica says."""
 
-    __slots__ = ("entries", "is_doubtful", "log", "may_be_short", "version")
+    __slots__ = ("entries", "is_doubtful", "log", "lost_epoch", "may_be_short", "version")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.log: PartitionLog | None = None
         self.is_doubtful = False
         """Since a power cut that may have taken what was not synced, until it has all again."""
+        self.lost_epoch = -1
+        """Its broker's, in the last life of which a power cut may have taken what was not synced: a
+        leader that was paused may hear only later what that life had fetched, and counts it."""
         self.may_be_short = False
         """Since a power cut: what was not yet synced, and told to nobody, may be missing."""
         self.version = -1
@@ -272,13 +275,16 @@ class Truth:
             committed.append(entry)
         progress = partition._progress
         proposed = () if progress is None else progress._proposed
+        followers = {} if progress is None else progress.followers
         for member in sorted({*state.in_sync, *proposed}):
-            self._check_has(member, key, known, watermark)
+            theirs = self.copies.get((member, key))
+            counted = followers[member].broker_epoch if member in followers else -1
+            if theirs is None or not (theirs.is_doubtful or 0 <= counted <= theirs.lost_epoch):
+                self._check_has(member, theirs, key, known, watermark)
 
-    def _check_has(self, member: int, key: Key, known: int, watermark: int) -> None:
-        copy = self.copies.get((member, key))
-        if copy is not None and copy.is_doubtful:
-            return
+    def _check_has(
+        self, member: int, copy: Copy | None, key: Key, known: int, watermark: int
+    ) -> None:
         entries = [] if copy is None else copy.entries
         if entries[known:watermark] != self.committed[key][known:watermark]:
             raise Violation(
@@ -358,10 +364,14 @@ class Truth:
         self._removed[replica, key] = -1 if state is None else state.version + 1
 
     def on_power_cut(self, broker_id: int, *, is_flushed: bool) -> None:
+        life = self._world.brokers[broker_id].life
+        known = None if life is None else life.metadata.image.brokers.get(broker_id)
         for (replica, _), copy in self.copies.items():
             if replica == broker_id:
                 copy.may_be_short = True
-                copy.is_doubtful = copy.is_doubtful or not is_flushed
+                if not is_flushed:
+                    copy.is_doubtful = True
+                    copy.lost_epoch = copy.lost_epoch if known is None else known.epoch
 
     # -- the end ----------------------------------------------------------------------------
 
