@@ -321,6 +321,39 @@ def test_a_named_group_is_taken_and_can_be_started_from(stream: Any, topics: Top
     )
 
 
+def test_group_and_brokers_are_those_of_the_options_whatever_the_checkpoint_has(
+    stream: Any, topics: Topics
+) -> None:
+    """Of its first run a checkpoint has others: the query was given a new name, or the cluster. The
+    listener commits what the offsets say, so a wrong address there would hold up all groups."""
+    topic = topics.create("in")
+    topics.fill("in", range(100))
+    first = stream(subscribe=topic, **{"kafka.group.id": topics("one")})
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(60))
+    end["$ottla"]["servers"] = "127.0.0.1:1"
+    end = through_text(end)
+    silent = stream(subscribe=topic, commitOffsets="false")
+    quiet = through_text(silent.latestOffset(end, ReadMaxRows(20)))
+    assert topics.committed(topics("one"), "in") == {0: 0, 1: 0}
+    assert "group" not in quiet["$ottla"]
+    named = stream(subscribe=topic, **{"kafka.group.id": topics("two")})
+    for before in (end, quiet):
+        later = named.latestOffset(before, ReadAllAvailable())
+        committed = topics.committed(topics("two"), "in")
+        assert {str(number): offset for number, offset in committed.items()} == before[topic]
+        assert (later["$ottla"]["group"], later["$ottla"]["servers"]) == (
+            topics("two"),
+            topics.bootstrap,
+        )
+    # Nothing is new: no batch for the sake of a name.
+    done = through_text(first.latestOffset(end, ReadAllAvailable()))
+    assert named.latestOffset(done, ReadAllAvailable()) == done
+    made = stream(subscribe=topic, groupIdPrefix="lag")
+    groups = {made.latestOffset(quiet, ReadMaxRows(10))["$ottla"]["group"] for _ in range(2)}
+    assert len(groups) == 1
+    assert groups.pop().startswith("lag-")
+
+
 def test_a_reset_to_offsets_is_for_each_source_of_a_pipeline(
     stream: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
