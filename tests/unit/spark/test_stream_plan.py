@@ -90,7 +90,10 @@ def test_a_topic_that_is_gone_is_a_loss() -> None:
     [
         (Subscription(topics=("u",)), "read t-0, t-1, and this one subscribes to u"),
         (Subscription(pattern="u.*"), "read t-0, t-1, and this one subscribes to the pattern u"),
-        (Subscription(partitions={"t": (0,), "u": (0,)}), "read t-1, and this one"),
+        (
+            Subscription(partitions={"t": (0,), "u": (0,)}),
+            "read t-1, and this one subscribes to t-0, u-0",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_query_is_called_that(
