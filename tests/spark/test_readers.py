@@ -96,6 +96,38 @@ def test_a_restarted_reader_reads_the_same_records(stream: Any, topics: Topics) 
     )
 
 
+def test_a_first_batch_that_is_repeated_begins_where_it_began(stream: Any, topics: Topics) -> None:
+    """Spark keeps no start of the first batch: it asks for one anew, when records have come, or are
+    gone. Taken for the start of the batch, what lies before it would be lost without a word."""
+    topic = topics.create("in")
+    topics.fill("in", range(10))
+    late = stream(subscribe=topic, startingOffsets="latest")
+    earliest = stream(subscribe=topic)
+    starts = {late: late.initialOffset(), earliest: earliest.initialOffset()}
+    topics.fill("in", range(10, 20))
+    ends = {
+        reader: through_text(reader.latestOffset(start, ReadAllAvailable()))
+        for reader, start in starts.items()
+    }
+    topics.fill("in", range(20, 30))
+    again = stream(subscribe=topic, startingOffsets="latest")
+    assert values_between(again, again.initialOffset(), ends[late]) == list(range(10, 20))
+    delete_before(topics, topic, 7)
+    again = stream(subscribe=topic)
+    with pytest.raises(DataLoss, match=f"{topic}-0: 7 offsets from 0 on are deleted"):
+        values_between(again, again.initialOffset(), ends[earliest])
+    # Only where Spark does not know it.
+    later = through_text(late.latestOffset(ends[late], ReadAllAvailable()))
+    assert "first" not in later["$ottla"]
+    assert values_between(late, ends[late], later) == list(range(20, 30))
+
+
+def delete_before(topics: Topics, topic: str, offset: int) -> None:
+    before = [ck.TopicPartition(topic, partition, offset) for partition in (0, 1)]
+    for done in topics.admin.delete_records(before).values():
+        done.result(60)
+
+
 def test_new_partitions_and_topics_are_read_from_their_first_record(
     stream: Any, topics: Topics
 ) -> None:

@@ -156,6 +156,13 @@ def next_position(
     )
 
 
+def with_beginning(end: Position, began: ByPartition) -> Position:
+    """The end of a first batch, of which Spark keeps no start: when the batch has to be done again,
+    it asks for one anew, and that may be another."""
+    first = {place: offset for place, offset in began.items() if place in end.next_offsets}
+    return replace(end, first_offsets={**first, **end.first_offsets})
+
+
 def backlog(position: Position, first: ByPartition, latest: ByPartition) -> int:
     begin = {**position.next_offsets, **first}
     return sum(max(0, latest[place] - begin[place]) for place in begin if place in latest)

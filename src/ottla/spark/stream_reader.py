@@ -56,6 +56,8 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
         self._group: GroupOffsets | None = None
         # Who reads, where the checkpoint does not say: it has no batch yet, or none that commits.
         self._query = f"{time.time_ns():020d}/{uuid.uuid4().hex[:12]}"
+        # Where the first batch begins, if it is this run's.
+        self._began: ByPartition | None = None
         # The ends at the start of an availableNow run; later records wait for the next run.
         self._target: ByPartition | None = None
         self._latest: Position | None = None
@@ -74,6 +76,7 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
             group_id=options.group_id,
         )
         topic_ids = {topic: facts.topic_id for topic, facts in topics.items()}
+        self._began = offsets
         return self._signed(Position(offsets, topic_ids)).as_spark()
 
     def _signed(self, position: Position) -> Position:
@@ -164,6 +167,8 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
         found = stream_plan.next_position(position, topics, first, latest, rows_max, self._turn)
         if found.next_offsets == given.next_offsets and found.topic_ids == given.topic_ids:
             return start
+        if given.next_offsets == self._began:
+            found = stream_plan.with_beginning(found, self._began)
         return found.as_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
