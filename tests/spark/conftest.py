@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.testing import Broker
+from tests.spark.batches import COLUMNS
 from tests.spark.topics import Topics
 
 HERE = Path(__file__).parent
@@ -102,3 +103,26 @@ def read(spark: Any, broker: Broker) -> Callable[..., Any]:
         return reader.options(**options).load()
 
     return read
+
+
+@pytest.fixture
+def stream(broker: Broker) -> Iterator[Any]:
+    """Makes stream readers that end with the test."""
+    from ottla.spark.source import stream_reader
+
+    opened: list[Any] = []
+
+    def make(**options: str) -> Any:
+        given = {
+            "kafka.bootstrap.servers": broker.bootstrap,
+            "startingOffsets": "earliest",
+            "partition.metadata.cache.ttl.ms": "0",
+            **options,
+        }
+        reader = stream_reader(given, COLUMNS)
+        opened.append(reader)
+        return reader
+
+    yield make
+    for reader in opened:
+        reader.stop()

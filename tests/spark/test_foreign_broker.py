@@ -20,7 +20,14 @@ from ottla.spark.sink_protocol import abort_batch, commit_batch, write_task
 from tests.compat.nodes import KafkaNode
 from tests.patience import SHORT_SESSION_MS
 from tests.spark.queries import until
-from tests.spark.test_sink_cluster import attempt, batch_write, new_sink, rows, transactions_of
+from tests.spark.test_sink_cluster import (
+    attempt,
+    batch_write,
+    new_sink,
+    query_of,
+    rows,
+    transactions_of,
+)
 from tests.spark.topics import Topics
 
 OVERRIDES = {
@@ -72,7 +79,7 @@ def test_every_row_once_over_restarts_and_the_limit_is_told(
     assert cluster.open_transactions(f"spark/{sink}/") == []
     # The driver dies between its decision and the first commit; another one goes on.
     late = write_task(cluster, attempt(sink, batch=1, number=2), rows(10))
-    cluster.claim(sink).decide(Decision(sink, "q", 1, 1, transactions_of(late)))
+    cluster.claim(sink).decide(Decision(sink, query_of(sink), 1, 1, transactions_of(late)))
     successor = make(topic=topic)
     again = write_task(successor, attempt(sink, batch=1, run="r2"), rows(10))
     assert again.skipped
@@ -100,7 +107,7 @@ def test_what_a_time_out_takes_is_never_silent(make: Make, there: Topics, is_dec
     cluster: Any = make(topic=topic, **hasty)
     written = write_task(cluster, attempt(sink), rows(1))
     if is_decided:
-        cluster.claim(sink).decide(Decision(sink, "q", 0, 1, transactions_of(written)))
+        cluster.claim(sink).decide(Decision(sink, query_of(sink), 0, 1, transactions_of(written)))
     until(lambda: cluster.open_transactions(f"spark/{sink}/") == [], "the time-out")
     if is_decided:
         with pytest.raises(SinkLoss, match=r"was decided.*its rows are lost"):

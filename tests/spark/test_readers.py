@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka as ck
@@ -21,46 +20,10 @@ from ottla.client import Admin
 from ottla.spark.client_sink import ClientSinkCluster
 from ottla.spark.errors import DataLoss, OptionError, ReadStalled
 from ottla.spark.sink_options import parse_sink_options
-from ottla.spark.source import batch_reader, schema_of, stream_reader
-from ottla.spark.stream_reader import OttlaStreamReader
+from ottla.spark.source import batch_reader, schema_of
 from ottla.testing import Broker
+from tests.spark.batches import COLUMNS, through_text, values_between
 from tests.spark.topics import Topics
-
-COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-
-
-@pytest.fixture
-def stream(broker: Broker) -> Iterator[Any]:
-    """Makes stream readers that end with the test."""
-    opened: list[OttlaStreamReader] = []
-
-    def make(**options: str) -> OttlaStreamReader:
-        given = {
-            "kafka.bootstrap.servers": broker.bootstrap,
-            "startingOffsets": "earliest",
-            "partition.metadata.cache.ttl.ms": "0",
-            **options,
-        }
-        reader: OttlaStreamReader = stream_reader(given, COLUMNS)
-        opened.append(reader)
-        return reader
-
-    yield make
-    for reader in opened:
-        reader.stop()
-
-
-def values_between(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """As tasks would read them, from what they would be sent."""
-    found = []
-    for partition in reader.partitions(start, end):
-        for batch in reader.read(partition):
-            found += [int(value) for value in batch.column("value").to_pylist()]
-    return sorted(found)
-
-
-def through_text(offset: dict[str, Any]) -> Any:
-    return json.loads(json.dumps(offset))
 
 
 def test_batches_follow_each_other_without_gap_or_overlap(stream: Any, topics: Topics) -> None:
@@ -78,22 +41,6 @@ def test_batches_follow_each_other_without_gap_or_overlap(stream: Any, topics: T
     assert sorted(found) == list(range(1000))
     assert steps == 4
     assert reader.reportLatestOffset() == end
-
-
-def test_a_restarted_reader_reads_the_same_records(stream: Any, topics: Topics) -> None:
-    """Of the batch that Spark repeats; and it asks for nothing before."""
-    topic = topics.create("in")
-    topics.fill("in", range(100))
-    first = stream(subscribe=topic)
-    start = first.initialOffset()
-    end = through_text(first.latestOffset(start, ReadMaxRows(60)))
-    topics.fill("in", range(100, 200))
-    again = stream(subscribe=topic)
-    assert values_between(again, start, end) == values_between(first, start, end)
-    rest = again.latestOffset(end, ReadAllAvailable())
-    assert sorted(values_between(again, start, end) + values_between(again, end, rest)) == list(
-        range(200)
-    )
 
 
 def test_new_partitions_and_topics_are_read_from_their_first_record(

@@ -61,10 +61,12 @@ def rows(*values: int) -> list[pa.RecordBatch]:
     ]
 
 
-def attempt(
-    sink: str, batch: int = 0, query: str = "q", run: str = "r", number: int = 1
-) -> Attempt:
-    return Attempt(sink, query, run, batch, 0, number)
+def query_of(sink: str) -> str:
+    return f"q of {sink}"
+
+
+def attempt(sink: str, batch: int = 0, query: str = "", run: str = "r", number: int = 1) -> Attempt:
+    return Attempt(sink, query or query_of(sink), run, batch, 0, number)
 
 
 def transactions_of(written: Written) -> tuple[Prepared, ...]:
@@ -90,7 +92,7 @@ def test_rows_are_seen_when_their_batch_is_decided_and_not_before(
     # The decision is there for others, and so is the way to do it all again without effect.
     other = sinks(topic=topic)
     decided = other.decision(sink)
-    assert decided == Decision(sink, "q", 0, 100, transactions_of(written))
+    assert decided == Decision(sink, query_of(sink), 0, 100, transactions_of(written))
     commit_batch(other, sink, 0, [written])
     assert write_task(other, attempt(sink, run="r2"), rows(7)).skipped
     assert sorted(topics.values("out")) == list(range(100))
@@ -134,11 +136,31 @@ def test_a_second_query_on_the_same_sink_is_refused_by_name(sinks: Any, topics: 
     sink, cluster = new_sink(), sinks(topic=topic)
     commit_batch(cluster, sink, 0, [write_task(cluster, attempt(sink), rows(1))])
     other = sinks(topic=topic)
-    with pytest.raises(SinkConflict, match=f"sink {sink} belongs to query q .* query other"):
+    with pytest.raises(
+        SinkConflict, match=f"sink {sink} belongs to query {query_of(sink)} .* query other"
+    ):
         write_task(other, attempt(sink, query="other"), rows(2))
     assert cluster.release(sink)
     commit_batch(other, sink, 0, [write_task(other, attempt(sink, query="other"), rows(2))])
     assert sorted(topics.values("out")) == [1, 2]
+
+
+def test_a_query_that_gets_another_sink_id_too_early_is_told_the_first(
+    sinks: Any, topics: Topics
+) -> None:
+    """Spark does its last batch again, which is decided under the first."""
+    topic = topics.create("out")
+    first, second, cluster = new_sink(), new_sink(), sinks(topic=topic)
+    query = query_of(first)
+    commit_batch(cluster, first, 0, [write_task(cluster, attempt(first), rows(1))])
+    cluster.claim(new_sink()).store(b"of somebody else")
+    other = sinks(topic=topic)
+    written = write_task(other, attempt(second, query=query), rows(1))
+    with pytest.raises(SinkConflict, match=f"to sink {first} up to batch 0.*sinkId={first}"):
+        commit_batch(other, second, 0, [written])
+    abort_batch(other, second, 0, [written])
+    commit_batch(other, second, 1, [write_task(other, attempt(second, 1, query), rows(2))])
+    assert sorted(topics.decided_values("out")) == [1, 2]
 
 
 def test_a_driver_whose_claim_was_taken_over_decides_nothing(sinks: Any, topics: Topics) -> None:
@@ -148,7 +170,7 @@ def test_a_driver_whose_claim_was_taken_over_decides_nothing(sinks: Any, topics:
     assert zombie.decision() is None
     other.claim(sink)
     with pytest.raises(SinkConflict, match=f"claimed sink {sink}"):
-        zombie.decide(Decision(sink, "q", 0, 0, ()))
+        zombie.decide(Decision(sink, query_of(sink), 0, 0, ()))
     assert other.decision(sink) is None
 
 
@@ -167,7 +189,7 @@ def test_decisions_of_other_sinks_do_not_hide_ones_own(sinks: Any, topics: Topic
     hanging = other.claim(neighbour)
     other.wire.call(lambda: other._append(neighbour, hanging._owner, b"x"), "hanging")
     claim = cluster.claim(sink)
-    claim.decide(Decision(sink, "q", 0, 0, ()))
+    claim.decide(Decision(sink, query_of(sink), 0, 0, ()))
     assert cluster.decision(sink) is None  # a task may not see it yet, which costs it work only
     other.abort(f"spark/{neighbour}")
     again = sinks(topic=topic).claim(sink).decision()
@@ -219,7 +241,7 @@ def run_batches(cluster: Any, sink: str, run: str, done: int) -> Iterator[int]:
         written: list[Written] = []
         for task in (0, 1):
             first = batch * 20 + task * 10
-            one = Attempt(sink, "q", run, batch, task, batch * 2 + task)
+            one = Attempt(sink, query_of(sink), run, batch, task, batch * 2 + task)
             written.append(write_task(cluster, one, rows(*range(first, first + 10))))
         commit_batch(cluster, sink, batch, written)
         yield batch
@@ -253,7 +275,7 @@ def test_an_abort_after_a_commit_that_happened_rolls_forward(sinks: Any, topics:
     sink, cluster = new_sink(), sinks(topic=topic)
     written = write_task(cluster, attempt(sink), rows(1, 2))
     claim = cluster.claim(sink)
-    claim.decide(Decision(sink, "q", 0, 2, transactions_of(written)))
+    claim.decide(Decision(sink, query_of(sink), 0, 2, transactions_of(written)))
     abort_batch(cluster, sink, 0, [written])
     assert sorted(topics.values("out")) == [1, 2]
 

@@ -54,6 +54,9 @@ class ClientSinkCluster:
     def decision(self, sink: str) -> Decision | None:
         return self._decisions.newest(sink, settled=False)
 
+    def decisions_of(self, query: str) -> list[Decision]:
+        return self._decisions.of_query(query)
+
     def begin(self, transactional_id: str) -> ClientTransaction:
         return ClientTransaction(self, transactional_id)
 

@@ -23,6 +23,7 @@ from ottla.protocol.error_codes import (
 from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.client_reader import StillWaiting
 from ottla.spark.decisions import TOPIC, Decision, decision_of
+from ottla.spark.errors import SinkConflict
 from ottla.spark.fetching import Place, fetch
 from ottla.spark.wire import Wire
 
@@ -52,16 +53,29 @@ class DecisionLog:
         self._newest: dict[str, bytes | None] = {}
 
     def newest(self, sink: str, *, settled: bool) -> Decision | None:
-        self._wire.call(lambda: self._catch_up(sink, settled), f"reading {TOPIC}")
+        self._wire.call(lambda: self._catch_up_with(sink, settled), f"reading {TOPIC}")
         value = self._newest.get(sink)
         return None if value is None else decision_of(sink, value)
+
+    def of_query(self, query: str) -> list[Decision]:
+        """The newest of each sink, settled."""
+        self._wire.call(self._catch_up_with_all, f"reading {TOPIC}")
+        found = [_readable(sink, value) for sink, value in sorted(self._newest.items())]
+        return [one for one in found if one is not None and one.query == query]
 
     async def partition_of(self, sink: str) -> int:
         await self._find_topic()
         return (murmur2(sink.encode()) & 0x7FFFFFFF) % self._count
 
-    async def _catch_up(self, sink: str, settled: bool) -> None:
-        partition = await self.partition_of(sink)
+    async def _catch_up_with(self, sink: str, settled: bool) -> None:
+        await self._catch_up(await self.partition_of(sink), settled)
+
+    async def _catch_up_with_all(self) -> None:
+        await self._find_topic()
+        for partition in range(self._count):
+            await self._catch_up(partition, settled=True)
+
+    async def _catch_up(self, partition: int, settled: bool) -> None:
         goal: int | None = None
         while True:
             position = self._positions.get(partition, 0)
@@ -162,3 +176,12 @@ class DecisionLog:
         self._count = 0
         self._positions.clear()
         self._newest.clear()
+
+
+def _readable(sink: str, value: bytes | None) -> Decision | None:
+    """None for what another version or somebody else has written: whose it is cannot be told, and
+    who asks for that sink itself hears of it."""
+    try:
+        return None if value is None else decision_of(sink, value)
+    except SinkConflict:
+        return None

@@ -94,6 +94,7 @@ class GroupOffsets:
         for one in found.values():
             if one.metadata.startswith(_MARK) and one.metadata < self._signature:
                 raise OptionError(
-                    f"another query commits its offsets to group {self.group_id}: give this one "
-                    "another kafka.group.id, or leave the option out"
+                    f"another query commits its offsets to group {self.group_id}, or another "
+                    "source of this one those of the same topic: give this one another "
+                    "kafka.group.id, or leave the option out"
                 )

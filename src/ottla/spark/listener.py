@@ -27,6 +27,10 @@ from ottla.spark.offsets import NOTES, Position, position_of
 
 log = logging.getLogger(__name__)
 
+# Brokers, group, and who commits: sources of one query, and queries one after the other, may have
+# the same group, and each signs for itself.
+Member = tuple[str, str, str]
+
 
 class BriefEvents(JStreamingQueryListener):
     """What the JVM calls. pyspark would ask it for every figure of a batch by itself, hundreds of
@@ -56,9 +60,9 @@ class GroupListener(BriefListener):
         self._settings = dict(settings)
         self._lock = threading.Lock()
         self._views: dict[str, ClientView] = {}
-        self._groups: dict[str, GroupOffsets] = {}
+        self._groups: dict[Member, GroupOffsets] = {}
         # Of each run: where its sources ended, as far as it is not committed yet.
-        self._owed: dict[str, dict[str, Position]] = {}
+        self._owed: dict[str, dict[Member, Position]] = {}
         self._has_given_up = False
 
     def onQueryStarted(self, event: Any) -> None:
@@ -74,7 +78,7 @@ class GroupListener(BriefListener):
             for source in progress.sources:
                 position = position_in(source.endOffset)
                 if position is not None and position.group_id:
-                    self._owed.setdefault(run, {})[position.group_id] = position
+                    self._owed.setdefault(run, {})[_member(position)] = position
         self._pay(run)
 
     def onQueryTerminated(self, event: Any) -> None:
@@ -100,27 +104,32 @@ class GroupListener(BriefListener):
     def _pay(self, run: str) -> None:
         with self._lock:
             owed = self._owed.get(run, {})
-            for group_id, position in list(owed.items()):
+            for member, position in list(owed.items()):
                 try:
                     # In this order: a view that `give_up` has not seen is made after it.
                     group = self._group(position)
                     if self._has_given_up:
                         return
                     if group.keep(position):
-                        del owed[group_id]
+                        del owed[member]
                 except OttlaError as failure:
-                    log.warning("offsets of group %s not committed: %s", group_id, failure)
+                    log.warning("offsets of group %s not committed: %s", position.group_id, failure)
 
     def _group(self, position: Position) -> GroupOffsets:
-        found = self._groups.get(position.group_id)
+        member = _member(position)
+        found = self._groups.get(member)
         if found is None:
             view = self._views.get(position.servers)
             if view is None:
                 settings = {**self._settings, "bootstrap.servers": position.servers}
                 view = self._views[position.servers] = ClientView(settings)
             found = GroupOffsets(view, position.group_id, position.query, only_forward=True)
-            self._groups[position.group_id] = found
+            self._groups[member] = found
         return found
+
+
+def _member(position: Position) -> Member:
+    return (position.servers, position.group_id, position.query)
 
 
 def position_in(text: str | None) -> Position | None:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ottla.client.columns.encode import RowColumns
 from ottla.client.columns.partitioning import partitions_of_keys
 from ottla.records.columns import Numbers
+from ottla.spark.decisions import TOPIC as DECISIONS
 from ottla.spark.errors import OptionError, RowError
 
 COLUMNS = ("key", "value", "headers", "topic", "partition")
@@ -78,6 +79,11 @@ def topics_of(batch: pa.RecordBatch, topic: str, now_ms: int) -> Iterator[TopicR
     if column.null_count:
         raise RowError("a row has no topic: its column topic is null")
     for one in pc.unique(column).to_pylist():
+        if one == DECISIONS:
+            raise RowError(
+                f"a row names topic {DECISIONS} in its column topic, which holds what sinks have "
+                "decided: choose another"
+            )
         order = np.flatnonzero(pc.equal(column, one).to_numpy(zero_copy_only=False))
         yield TopicRows(one, rows.take(order), None if given is None else given[order])
 

@@ -38,6 +38,10 @@ class SinkCluster(Protocol):
     def decision(self, sink: str) -> Decision | None:
         """The newest that is known: a younger one may be on its way."""
 
+    def decisions_of(self, query: str) -> list[Decision]:
+        """The newest of each sink that this query has written to; none that was stored before the
+        call is missing."""
+
     def begin(self, transactional_id: str) -> TaskTransaction: ...
 
     def claim(self, sink: str) -> Claim: ...

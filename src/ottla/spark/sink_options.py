@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.records import compression
 from ottla.spark import option_values as values
+from ottla.spark.decisions import TOPIC as DECISIONS
 from ottla.spark.errors import OptionError
 from ottla.spark.source_options import Given, client_settings
 
@@ -88,7 +89,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
     if token and not sink:
         raise OptionError("option batchToken needs sinkId: whose batch is it?")
     return SinkOptions(
-        topic=_filled(given, "topic"),
+        topic=_topic(given),
         client=settings,
         sink_id=sink,
         delivery=delivery,
@@ -109,6 +110,13 @@ def _filled(given: Given, name: str) -> str:
     if text is not None and not text.strip():
         raise OptionError(f"option {name} is empty: remove it, or fill it in")
     return (text or "").strip()
+
+
+def _topic(given: Given) -> str:
+    topic = _filled(given, "topic")
+    if topic == DECISIONS:
+        raise OptionError(f"option topic: {topic} holds what sinks have decided: choose another")
+    return topic
 
 
 def _sink_id(given: Given, delivery: str) -> str:

@@ -145,6 +145,8 @@ def commit_batch(
     last = claim.decision()
     if last is not None:
         refuse_other_query(last, sink, query)
+    elif not token:
+        _refuse_other_sink(cluster, sink, batch, query)
     if last is not None and is_decided(last, batch, token):
         # By a run that died before Spark knew, or by one that lives while this one is a zombie.
         _roll_forward(cluster, last)
@@ -286,6 +288,22 @@ def refuse_other_query(last: Decision, sink: str, query: str) -> None:
             f"query {query}. Give each query its own sinkId; if this one takes over, for example "
             f"with a new checkpoint, release the sink first: ottla pipeline reset --sink {sink}"
         )
+
+
+def _refuse_other_sink(cluster: SinkCluster, sink: str, batch: int, query: str) -> None:
+    """A query that begins with this sink may have another one behind it, by another sinkId. Once
+    all that it has there is decided and known to Spark, it may go; that is one look for a sink."""
+    for one in cluster.decisions_of(query):
+        if one.sink == sink:
+            continue
+        if one.batch >= batch or cluster.open_transactions(sink_prefix(one.sink)):
+            raise SinkConflict(
+                f"query {query} has written to sink {one.sink} up to batch {one.batch}, and has "
+                f"not come to its end there; here it would write batch {batch} to sink {sink}, "
+                f"and rows would be there twice, or never. Run it with sinkId={one.sink} until a "
+                "batch is done, and change sinkId then; if this is a copy of its checkpoint, give "
+                "this query a checkpointLocation of its own"
+            )
 
 
 def _refuse_skips(sink: str, batch: int, written: Sequence[Written]) -> None:

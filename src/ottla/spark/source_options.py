@@ -82,7 +82,8 @@ class Subscription:
     def __str__(self) -> str:
         if self.pattern:
             return f"the pattern {self.pattern}"
-        return ", ".join(self.topics or self.partitions)
+        assigned = [f"{topic}-{one}" for topic, some in self.partitions.items() for one in some]
+        return ", ".join(self.topics or assigned)
 
     def wants(self, topic: str, partition: int) -> bool:
         if self.pattern:

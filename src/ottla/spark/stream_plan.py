@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ottla.base.ids import TopicPartition
 from ottla.spark.admission import shares
-from ottla.spark.boundaries import listed
+from ottla.spark.boundaries import NAMED_MAX, listed
 from ottla.spark.cluster_view import TopicFacts
 from ottla.spark.errors import DataLoss
 from ottla.spark.offsets import ByPartition, Position
@@ -58,7 +58,8 @@ def without_lost_topics(
         )
     if gone:
         losses.report(
-            f"partitions that this query was reading exist no more: {listed(gone)}",
+            f"partitions that this query was reading exist no more: {listed(gone)}; it had read up "
+            f"to {_reached(position, gone)}",
             "Records may have been lost with them. Start again with a new checkpointLocation",
         )
     recreated = {
@@ -95,6 +96,12 @@ def without_lost_topics(
         query=position.query,
         servers=position.servers,
     )
+
+
+def _reached(position: Position, places: list[TopicPartition]) -> dict[str, int]:
+    """For a message: of as many as are named there."""
+    some = sorted(places)[:NAMED_MAX]
+    return {f"{topic}-{one}": position.next_offsets[topic, one] for topic, one in some}
 
 
 def check_new_partitions(first: ByPartition, losses: Losses) -> None:
@@ -154,6 +161,13 @@ def next_position(
         query=position.query,
         servers=position.servers,
     )
+
+
+def with_beginning(end: Position, began: ByPartition) -> Position:
+    """The end of a first batch, of which Spark keeps no start: when the batch has to be done again,
+    it asks for one anew, and that may be another."""
+    first = {place: offset for place, offset in began.items() if place in end.next_offsets}
+    return replace(end, first_offsets={**first, **end.first_offsets})
 
 
 def backlog(position: Position, first: ByPartition, latest: ByPartition) -> int:

@@ -12,6 +12,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -53,6 +54,10 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
         self._topics: dict[str, TopicFacts] = {}
         self._topics_until_ms = 0
         self._group: GroupOffsets | None = None
+        # Who reads, where the checkpoint does not say: it has no batch yet, or none that commits.
+        self._query = f"{time.time_ns():020d}/{uuid.uuid4().hex[:12]}"
+        # Where the first batch begins, if it is this run's.
+        self._began: ByPartition | None = None
         # The ends at the start of an availableNow run; later records wait for the next run.
         self._target: ByPartition | None = None
         self._latest: Position | None = None
@@ -64,22 +69,28 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
         topics = self._topics_now()
         options = self.options
         options.expect_topics(topics)
-        query = f"{time.time_ns():020d}/{uuid.uuid4().hex[:12]}"
-        group_id = options.group_id or f"{options.group_id_prefix}-{query[-12:]}"
         offsets = resolve(
             self._start(topics),
             stream_plan.partitions_of(topics),
             self._connected(),
-            group_id=group_id,
+            group_id=options.group_id,
         )
-        return Position(
-            next_offsets=offsets,
-            topic_ids={topic: facts.topic_id for topic, facts in topics.items()},
-            # A preview moves nobody: what it has seen, the query has not done.
-            group_id=group_id if options.commit_offsets and not defaults.preview_rows() else "",
-            query=query,
-            servers=options.client["bootstrap.servers"],
-        ).as_spark()
+        topic_ids = {topic: facts.topic_id for topic, facts in topics.items()}
+        self._began = offsets
+        return self._signed(Position(offsets, topic_ids)).as_spark()
+
+    def _signed(self, position: Position) -> Position:
+        """`position`, with what the options say of the group and the brokers now: a checkpoint has
+        those of its last batch."""
+        options = self.options
+        query = position.query or self._query
+        # A preview moves nobody: what it has seen, the query has not done.
+        if not options.commit_offsets or defaults.preview_rows():
+            group_id = ""
+        else:
+            group_id = options.group_id or f"{options.group_id_prefix}-{query[-12:]}"
+        servers = options.client["bootstrap.servers"]
+        return replace(position, group_id=group_id, query=query, servers=servers)
 
     def _start(self, topics: dict[str, TopicFacts]) -> Boundary:
         """Where a reset says; offsets of a reset are for all sources of a pipeline, so each takes
@@ -112,7 +123,7 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        given = position_of(start)
+        given = self._signed(position_of(start))
         if self._latest is None:
             # startingOffsets counts in the first run only: say where this one really begins.
             log.warning("reading on from %s as group %s", given.next_offsets, given.group_id)
@@ -156,6 +167,8 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
         found = stream_plan.next_position(position, topics, first, latest, rows_max, self._turn)
         if found.next_offsets == given.next_offsets and found.topic_ids == given.topic_ids:
             return start
+        if given.next_offsets == self._began:
+            found = stream_plan.with_beginning(found, self._began)
         return found.as_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

@@ -6,15 +6,18 @@ For `make chaos`, which names this file: half a gigabyte is fetched and unpacked
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import confluent_kafka as ck
+import fastavro
 import pyarrow.dataset as ds
 import pytest
 
@@ -31,7 +34,7 @@ CLIENT = """
 import sys
 from pyspark.sql import SparkSession
 
-remote, bootstrap, source, target, copy, directory, *shipped = sys.argv[1:]
+remote, bootstrap, source, target, copy, avro, decoded, directory, *shipped = sys.argv[1:]
 spark = SparkSession.builder.remote(remote).getOrCreate()
 for wheel in shipped:
     spark.addArtifact(wheel, pyfile=True)
@@ -46,7 +49,23 @@ query = (
     spark.readStream.format("ottla").options(**options).option("subscribe", source)
     .option("startingOffsets", "earliest").load().select("key", "value")
     .writeStream.format("ottla").options(**options).option("topic", target)
-    .option("checkpointLocation", directory).trigger(availableNow=True).start()
+    .option("checkpointLocation", f"{directory}/copy").trigger(availableNow=True).start()
+)
+assert query.awaitTermination(600)
+assert query.exception() is None, query.exception()
+
+from ottla.spark import decode
+
+schema = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'
+read = (
+    spark.readStream.format("ottla").options(**options).option("subscribe", avro)
+    .option("startingOffsets", "earliest").load()
+)
+rows = decode.well_formed(decode.decode_avro(read, schema, "n BIGINT"))
+query = (
+    rows.selectExpr("CAST(n AS STRING) AS value")
+    .writeStream.format("ottla").options(**options).option("topic", decoded)
+    .option("checkpointLocation", f"{directory}/decoded").trigger(availableNow=True).start()
 )
 assert query.awaitTermination(600)
 assert query.exception() is None, query.exception()
@@ -168,8 +187,9 @@ def copy_by_connect(fresh: Path, tmp_path: Path, *wheels: str) -> None:
     environment = {**inherited, "PYSPARK_PYTHON": python}
     with Broker() as broker, connect_server(fresh, environment, tmp_path) as remote:
         topics = Topics(broker.bootstrap, "connect")
-        names = [topics.create(name) for name in ("in", "out", "copy")]
+        names = [topics.create(name) for name in ("in", "out", "copy", "avro", "decoded")]
         topics.fill("in", range(500))
+        fill_with_avro(topics, "avro", range(100))
         checkpoint = str(tmp_path / "checkpoint")
         arguments = [remote, broker.bootstrap, *names, checkpoint, *wheels]
         done = subprocess.run(
@@ -184,3 +204,15 @@ def copy_by_connect(fresh: Path, tmp_path: Path, *wheels: str) -> None:
         assert done.returncode == 0, done.stderr
         assert sorted(topics.values("out")) == list(range(500))
         assert sorted(topics.values("copy")) == list(range(500))
+        assert sorted(topics.values("decoded")) == list(range(100))
+
+
+def fill_with_avro(topics: Topics, name: str, numbers: Iterable[int]) -> None:
+    """Records of one `long`, and one that is none: it must not end the query."""
+    producer = ck.Producer({"bootstrap.servers": topics.bootstrap})
+    for number in numbers:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, "long", number)
+        producer.produce(topics(name), stream.getvalue())
+    producer.produce(topics(name), b"")
+    assert producer.flush(60) == 0

@@ -191,6 +191,10 @@ class MemoryCluster:
         with self.fuse:
             return self.world.decisions.get(sink)
 
+    def decisions_of(self, query: str) -> list[Decision]:
+        with self.fuse:
+            return [one for one in self.world.decisions.values() if one.query == query]
+
     def begin(self, transactional_id: str) -> MemoryTransaction:
         return MemoryTransaction(self.world, self.fuse, transactional_id)
 

@@ -1,4 +1,4 @@
-"""Rows as records: which partition a row may name."""
+"""Rows as records: which topic and which partition a row may name."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def test_a_row_goes_where_it_says_or_anywhere() -> None:
 def test_a_partition_that_cannot_be_is_refused_by_its_number(partition: int) -> None:
     with pytest.raises(RowError, match=f"names partition {partition}"):
         placed_in([0, partition, None])
+
+
+def test_the_topic_of_decisions_is_for_no_rows() -> None:
+    """A row there, under the name of a sink, would be taken for what that sink has decided."""
+    batch = pa.RecordBatch.from_pydict(
+        {"value": pa.array([b"v", b"v"], pa.binary()), "topic": pa.array(["t", "__ottla_sinks"])}
+    )
+    with pytest.raises(RowError, match=r"topic __ottla_sinks .* another"):
+        list(topics_of(batch, "", 0))

@@ -60,6 +60,7 @@ def test_what_is_given_counts() -> None:
         ({"kafka.partitioner.ignore.keys": "true"}, "kafka.partitioner.ignore.keys"),
         ({"delivery": ""}, "option delivery"),
         ({"topic": " "}, "option topic is empty"),
+        ({"topic": "__ottla_sinks"}, r"option topic: __ottla_sinks .* another"),
         ({"kafka.transactional.id": "a"}, "name the sink with sinkId"),
         ({"kafka.key.serializer": "a"}, "cast the column"),
         ({"kafka.compression.type": "rar"}, "kafka.compression.type"),

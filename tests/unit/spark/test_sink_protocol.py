@@ -263,8 +263,8 @@ def test_a_control_that_decides_without_looking_is_caught() -> None:
 
 
 # --------------------------------------------------------------------------------------- refusals
-def attempt_of(query: str, batch: int = 0) -> Attempt:
-    return Attempt(SINK, query, f"run-of-{query}", batch, 0, 1)
+def attempt_of(query: str, batch: int = 0, number: int = 1) -> Attempt:
+    return Attempt(SINK, query, f"run-of-{query}", batch, 0, number)
 
 
 def test_a_second_query_on_the_same_sink_is_refused_by_name() -> None:
@@ -272,6 +272,31 @@ def test_a_second_query_on_the_same_sink_is_refused_by_name() -> None:
     commit_batch(cluster, SINK, 0, [write_task(cluster, attempt_of("one"), [Batch([1])])])
     with pytest.raises(SinkConflict, match=r"belongs to query one.*this is query two.*sinkId"):
         write_task(cluster, attempt_of("two"), [Batch([2])])
+
+
+def test_a_query_leaves_its_sink_for_another_only_when_all_of_it_is_done() -> None:
+    """Its batch is decided there, and Spark does not know: in the other sink it would come again.
+    Or it is not decided there: what was prepared would be open for ever."""
+    world = World()
+    cluster = MemoryCluster(world)
+
+    def other(batch: int) -> Written:
+        new = Attempt("other", "one", "run-2", batch, 0, 1)
+        return write_task(cluster, new, [Batch([batch])])
+
+    commit_batch(cluster, SINK, 0, [write_task(cluster, attempt_of("one"), [Batch([0])])])
+    for batch in (0, 1):
+        if batch == 1:
+            write_task(cluster, attempt_of("one", batch), [Batch([batch])])  # and its driver dies
+        written = other(batch)
+        with pytest.raises(SinkConflict, match=f"query one .* sink {SINK} up to batch 0.* sinkId"):
+            commit_batch(cluster, "other", batch, [written])
+        abort_batch(cluster, "other", batch, [written])
+        assert world.visible() == Counter([0])
+    commit_batch(cluster, SINK, 1, [write_task(cluster, attempt_of("one", 1, 2), [Batch([1])])])
+    commit_batch(cluster, "other", 2, [other(2)])
+    assert world.visible() == Counter([0, 1, 2])
+    assert world.undecided() == []
 
 
 def test_of_two_queries_that_begin_together_the_second_to_decide_is_refused() -> None:
