@@ -152,7 +152,7 @@ class Bench:
             .load()
             .selectExpr(
                 "CAST(value AS STRING) AS key",
-                f"lpad(CAST(value AS STRING), {ROW_BYTES}, 'x') AS value",
+                f"concat(CAST(value AS STRING), repeat('x', {ROW_BYTES})) AS value",
             )
         )
         make_room(self.directory, (MADE_BATCHES + 1) * rows * ROW_BYTES)
