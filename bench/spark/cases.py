@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -48,9 +48,11 @@ class Side:
 
 
 class Bench:
-    def __init__(self, spark: Any, directory: Path) -> None:
+    def __init__(self, spark: Any, directory: Path, brokers: Sequence[Broker]) -> None:
         self.spark = spark
         self.directory = directory
+        self.brokers = brokers
+        """All that this process has started: they are below it, as Spark is."""
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -143,7 +145,8 @@ class Bench:
 
     def write_batches(self, side: Side, rows: int) -> Figures:
         """Batches of rows that the JVM makes, with nothing to read: what the sink costs, as the bar
-        for it was measured (the first batch is warm-up; rows a second inside a batch)."""
+        for it was measured (the first batch is warm-up; rows a second inside a batch). That was
+        without a broker on the same cores, so what Spark takes is counted by itself as well."""
         topic = f"made-{uuid.uuid4().hex[:8]}"
         create_topic(side.broker.bootstrap, topic, PARTITIONS)
         made = (
@@ -156,7 +159,7 @@ class Bench:
             )
         )
         make_room(self.directory, (MADE_BATCHES + 1) * rows * ROW_BYTES)
-        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds()
+        spark_cpu, broker_cpu = self._spark_cpu_seconds(), side.broker.cpu_seconds()
         write = made.writeStream.format(side.format).options(**side.options(topic=topic))
         query = self._started(write)
         deadline = time.monotonic() + QUERY_SECONDS_MAX
@@ -165,22 +168,29 @@ class Bench:
                 raise BenchError(f"batches have ended: {query.exception()}")
             time.sleep(0.05)
         query.stop()
-        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds() - cpu
+        spark_cpu = self._spark_cpu_seconds() - spark_cpu
+        broker_cpu = side.broker.cpu_seconds() - broker_cpu
         delete_topics(side.broker.bootstrap, topic)
         batches = [one for one in query.recentProgress if one["numInputRows"]]
         took_ms = [one["durationMs"]["triggerExecution"] for one in batches[1:]]
         return {
             "rows_per_s": rows / median(took_ms) * 1000,
-            "cpu_s_per_million": cpu / (len(batches) * rows) * 1e6,
+            "cpu_s_per_million": (spark_cpu + broker_cpu) / (len(batches) * rows) * 1e6,
+            "spark_cpu_s_per_million": spark_cpu / (len(batches) * rows) * 1e6,
         }
 
     def _measured(self, side: Side, rows: int, run: Callable[[], None]) -> Figures:
-        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds()
+        cpu = self._spark_cpu_seconds() + side.broker.cpu_seconds()
         begin = time.monotonic()
         run()
         seconds = time.monotonic() - begin
-        cpu = tree_cpu_seconds(os.getpid()) + side.broker.cpu_seconds() - cpu
+        cpu = self._spark_cpu_seconds() + side.broker.cpu_seconds() - cpu
         return {"rows_per_s": rows / seconds, "cpu_s_per_million": cpu / rows * 1e6}
+
+    def _spark_cpu_seconds(self) -> float:
+        """Of the JVM and of Python, the driver's included."""
+        brokers = sum(broker.cpu_seconds() for broker in self.brokers)
+        return tree_cpu_seconds(os.getpid()) - brokers
 
     def _to_the_end(self, writer: Any) -> None:
         query = self._started(writer)
