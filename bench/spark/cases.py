@@ -162,11 +162,7 @@ class Bench:
         spark_cpu, broker_cpu = self._spark_cpu_seconds(), side.broker.cpu_seconds()
         write = made.writeStream.format(side.format).options(**side.options(topic=topic))
         query = self._started(write)
-        deadline = time.monotonic() + QUERY_SECONDS_MAX
-        while (last := query.lastProgress) is None or last["batchId"] < MADE_BATCHES:
-            if query.exception() is not None or time.monotonic() > deadline:
-                raise BenchError(f"batches have ended: {query.exception()}")
-            time.sleep(0.05)
+        _until_batch(query, MADE_BATCHES)
         query.stop()
         spark_cpu = self._spark_cpu_seconds() - spark_cpu
         broker_cpu = side.broker.cpu_seconds() - broker_cpu
@@ -225,17 +221,11 @@ class Bench:
         """The first ten are warm-up. What one costs in the first tenth and in the last, and what
         memory the driver has taken in between."""
         jvm = jvm_pid(os.getpid())
-        pythons: dict[int, int] = {}
         query = self._started(writer)
-        deadline = time.monotonic() + QUERY_SECONDS_MAX
-        resident_at_first = 0
-        while (last := query.lastProgress) is None or last["batchId"] < batches:
-            if query.exception() is not None or time.monotonic() > deadline:
-                raise BenchError(f"batches have ended: {query.exception()}")
-            if not resident_at_first and last is not None and last["batchId"] >= batches // 10:
-                resident_at_first = resident_bytes(jvm)
-                pythons = resident_below(jvm)
-            time.sleep(0.2)
+        _until_batch(query, batches // 10)
+        resident_at_first = resident_bytes(jvm)
+        pythons = resident_below(jvm)
+        _until_batch(query, batches)
         resident = resident_bytes(jvm)
         # Those of the driver live as long as the query; workers of tasks come and go.
         pythons_now = resident_below(jvm)
@@ -251,7 +241,7 @@ class Bench:
             "batch_ms": median(costs),
             **{f"{name}_ms": median(one.get(name, 0) for one in durations) for name in parts},
             "growth": median(costs[-tenth:]) / median(costs[:tenth]),
-            "memory_growth": resident / max(resident_at_first, 1),
+            "memory_growth": resident / resident_at_first,
             "python_memory_growth": sum(pythons_now[pid] for pid in lasting)
             / sum(pythons[pid] for pid in lasting),
         }
@@ -292,6 +282,14 @@ def _send(bootstrap: str, topic: str, ended: threading.Event) -> None:
         producer.poll(0)
         number += 1
     producer.flush(60)
+
+
+def _until_batch(query: Any, number: int) -> None:
+    deadline = time.monotonic() + QUERY_SECONDS_MAX
+    while (last := query.lastProgress) is None or last["batchId"] < number:
+        if query.exception() is not None or time.monotonic() > deadline:
+            raise BenchError(f"batches have ended: {query.exception()}")
+        time.sleep(0.05)
 
 
 def _arrivals(bootstrap: str, topic: str, seconds: float) -> list[float]:
