@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from ottla.base.errors import check
+from ottla.base.errors import InvariantError
 
 T = TypeVar("T")
+
+_TWICE = "a Deferred is resolved once"
+_TOO_EARLY = "a Deferred has no result yet"
 
 
 class Deferred(Generic[T]):
@@ -24,25 +27,29 @@ class Deferred(Generic[T]):
         self._callbacks: list[Callable[[Deferred[T]], None]] = []
 
     def resolve(self, value: T) -> None:
-        check(not self.done, "a Deferred is resolved once")
+        if self.done:
+            raise InvariantError(_TWICE)
         self._value = value
         self._finish()
 
     def fail(self, error: BaseException) -> None:
-        check(not self.done, "a Deferred is resolved once")
+        if self.done:
+            raise InvariantError(_TWICE)
         self._error = error
         self._finish()
 
     def result(self) -> T:
         """The value, or the error raised. Only once it is done."""
-        check(self.done, "a Deferred has no result yet")
+        if not self.done:
+            raise InvariantError(_TOO_EARLY)
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
 
     def error(self) -> BaseException | None:
         """What went wrong, if anything did. Only once it is done."""
-        check(self.done, "a Deferred has no result yet")
+        if not self.done:
+            raise InvariantError(_TOO_EARLY)
         return self._error
 
     def when_done(self, callback: Callable[[Deferred[T]], None]) -> None:

@@ -89,9 +89,13 @@ class ReplicaRead:
     def on_news(self) -> None:
         session = self.session
         session.news[self] = None
+        session.gathered += 1
         if session.is_parked:
-            session.is_parked = False
-            session.wake()
+            if session.gathered >= session.hoped_for:
+                session.is_parked = False
+                session.wake()
+            else:
+                session.hold()
 
     def on_watermark(self) -> None:
         """Worth telling with the next answer; not worth an answer of its own, unless somebody reads
@@ -110,6 +114,9 @@ class ReplicaSession(Pulse):
         "answer_waiting",
         "broker_epoch",
         "epoch",
+        "gathered",
+        "hold",
+        "hoped_for",
         "is_eager",
         "is_parked",
         "news",
@@ -135,6 +142,15 @@ class ReplicaSession(Pulse):
         self.is_parked = False
         self.wake: Callable[[], None] = lambda: None
         """Called once for each time that `is_parked` was set."""
+        self.gathered = 0
+        """How often there were news since the last answer that told any."""
+        self.hoped_for = 0
+        """How many the last such answer told: of a producer with five batches under way the others
+        come a moment after the first, and all of them are copied and acknowledged at the price of
+        one. One batch at a time never waits."""
+        self.hold: Callable[[], None] = lambda: None
+        """Called with news while more are hoped for: the answer is due in a moment, by the first
+        of these calls."""
         self.answer_waiting: Callable[[], None] = lambda: None
         """Answers the request that waits, if one does. Before the next one is taken: an answer
         tells nothing of what only a later request has named, for the follower would not take it,
@@ -268,6 +284,14 @@ class ReplicaSession(Pulse):
             elif self.is_eager:
                 is_urgent = True  # its own request may have moved the watermark
         return told, is_urgent
+
+    def hopes_for_more(self) -> bool:
+        """Whether there are news, and fewer than an answer had the last time."""
+        return 0 < self.gathered < self.hoped_for
+
+    def on_told(self) -> None:
+        """All news are on their way to the follower."""
+        self.hoped_for, self.gathered = self.gathered, 0
 
     def put_back(self, told: Told) -> None:
         """It was not worth an answer: the next one is to tell it."""

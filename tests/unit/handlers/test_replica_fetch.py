@@ -137,6 +137,102 @@ def test_a_follower_that_has_all_waits_for_more(setting: Setting) -> None:
     assert bytes(one.records) == setting.leader.content()
 
 
+def a_follower_of_three_at_a_time(setting: Setting) -> int:
+    """Its last answer told of three appends; returns the offset where its log ends."""
+    setting.ask()
+    waiting = setting.ask(None, (33, 1))
+    for _ in range(3):
+        setting.leader.produce()
+    setting.turn()
+    assert len(told(waiting)[2]) == 1
+    return 3
+
+
+def test_as_many_as_the_last_time_are_waited_for(setting: Setting) -> None:
+    end = a_follower_of_three_at_a_time(setting)
+    waiting = setting.ask(end, (33, 2))
+    assert isinstance(waiting, Deferred)
+    for _ in range(2):
+        setting.leader.produce()
+        setting.turn()
+        assert not waiting.done
+    setting.leader.produce()
+    setting.turn()
+    _, _, [one] = told(waiting)
+    assert bytes(one.records) == setting.leader.content(end)
+
+
+def test_they_are_waited_for_a_moment_only(setting: Setting) -> None:
+    end = a_follower_of_three_at_a_time(setting)
+    waiting = setting.ask(end, (33, 2))
+    assert isinstance(waiting, Deferred)
+    setting.leader.produce()
+    setting.leader.produce()
+    setting.turn()
+    assert not waiting.done
+    setting.time.advance(1)
+    _, _, [one] = told(waiting)
+    assert bytes(one.records) == setting.leader.content(end)
+    # Two came, and two are hoped for.
+    waiting = setting.ask(end + 2, (33, 3))
+    setting.leader.produce()
+    setting.leader.produce()
+    setting.turn()
+    assert len(told(waiting)[2]) == 1
+
+
+def test_a_follower_that_comes_before_the_last_of_them_waits_for_it(setting: Setting) -> None:
+    end = a_follower_of_three_at_a_time(setting)
+    setting.leader.produce()
+    waiting = setting.ask(end, (33, 2))
+    assert isinstance(waiting, Deferred)
+    setting.leader.produce()
+    setting.turn()
+    assert not waiting.done
+    setting.leader.produce()
+    setting.turn()
+    _, _, [one] = told(waiting)
+    assert bytes(one.records) == setting.leader.content(end)
+
+
+def test_what_it_has_is_learned_before_it_waits(setting: Setting) -> None:
+    setting.leader = Replica(1).lead((1, 2))
+    end = a_follower_of_three_at_a_time(setting)
+    setting.leader.produce()
+    waiting = setting.ask(end, (33, 2))
+    assert isinstance(waiting, Deferred)
+    assert not waiting.done
+    assert setting.leader.partition.high_watermark == end
+
+
+def test_one_at_a_time_is_never_held_back(setting: Setting) -> None:
+    end = a_follower_of_three_at_a_time(setting)
+    waiting = setting.ask(end, (33, 2))
+    setting.leader.produce()
+    setting.time.advance(1)
+    assert len(told(waiting)[2]) == 1
+    for number in range(3):
+        waiting = setting.ask(end + 1 + number, (33, 3 + number))
+        setting.leader.produce()
+        setting.turn()
+        assert len(told(waiting)[2]) == 1
+
+
+def test_news_that_are_not_worth_an_answer_are_not_waited_with(setting: Setting) -> None:
+    """Else an append behind them would be waited with until the follower's time is up."""
+    end = a_follower_of_three_at_a_time(setting)
+    partition = setting.leader.partition
+    for _ in range(3):
+        partition._tell_readers()
+    waiting = setting.ask(end, (33, 2))
+    assert isinstance(waiting, Deferred)
+    assert not waiting.done
+    setting.leader.produce()
+    setting.time.advance(1)
+    setting.turn()
+    assert len(told(waiting)[2]) == 1
+
+
 def test_it_waits_no_longer_than_it_said(setting: Setting) -> None:
     setting.ask()
     waiting = setting.ask(None, (33, 1))

@@ -70,9 +70,10 @@ class Replica:
             now_ms, LAG_MS, lambda broker, epoch: broker not in refused
         )
 
-    def content(self) -> bytes:
-        """All the batches of the log."""
-        held = self.log.read(self.log.log_start_offset, 1 << 30, self.log.log_end_offset)
+    def content(self, start: int | None = None) -> bytes:
+        """The batches of the log from there on, or all of them."""
+        start = self.log.log_start_offset if start is None else start
+        held = self.log.read(start, 1 << 30, self.log.log_end_offset)
         return b"" if held is None else held.file.read_at(held.position, held.size)
 
 
