@@ -7,21 +7,30 @@ the end of a range, that would be a silent loss.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import ConfigResource
 
+from ottla.protocol.api_keys import METADATA
+from ottla.protocol.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from ottla.spark import reading
+from ottla.spark.client_reader import ClientRangeReader
 from ottla.spark.client_sink import ClientSinkCluster
 from ottla.spark.decisions import TOPIC
 from ottla.spark.sink_options import parse_sink_options
 from ottla.spark.source import batch_reader
+from ottla.spark.source_options import SourceOptions
 from ottla.testing import Cluster
 from tests.spark.queries import until
 from tests.spark.topics import Topics
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 RACKS = ["a", "b", "c"]
+# Of a busy machine; a request may take 30 seconds, and that for each range.
+NOTICED_SECONDS_MAX = 10
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +91,58 @@ def test_a_replica_that_is_away_is_not_waited_for(cluster: Cluster) -> None:
     assert sorted(found) == list(range(300))
     # Those who come after this find three brokers again: the others know of it by then.
     until(lambda: all(cluster.in_sync(topic, one) == {1, 2, 3} for one in range(3)), "its return")
+
+
+class LaggingReader(ClientRangeReader):
+    """Hears of topics from a broker that has not heard of any itself."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        core = self._wire.core
+        self._request = core.request
+        core.request = self._lagging_request  # type: ignore[method-assign]
+        self.bootstrap = core.least_loaded()
+        core.least_loaded = lambda *_: self.bootstrap  # type: ignore[method-assign]
+
+    def _lagging_request(self, node_id: int, api_key: int, *rest: Any, **more: Any) -> Any:
+        pending = self._request(node_id, api_key, *rest, **more)
+        if api_key != METADATA or node_id not in (self.bootstrap, 1):
+            return pending
+        return self._wire.core.spawn(self._without_topics(pending))
+
+    async def _without_topics(self, pending: Any) -> Any:
+        answer = await pending
+        for topic in answer.topics:
+            topic.error_code, topic.partitions = UNKNOWN_TOPIC_OR_PARTITION, []
+        return answer
+
+
+def test_a_broker_that_lags_behind_has_seen_no_deletion(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records would be skipped that are there; and once all know, nobody waits for a time-out."""
+    topics = Topics(cluster.bootstrap, "lagging")
+    topic = topics.create("in", 3, replicas=3)
+    topics.fill("in", range(300), partitions=3)
+    options = {
+        "kafka.bootstrap.servers": f"127.0.0.1:{cluster.port(1)}",
+        "subscribe": topic,
+        "columns": "value",
+        "failOnDataLoss": "false",
+    }
+    reader = batch_reader(options, ["value"])
+    tasks = reader.partitions()
+    monkeypatch.setattr(reading, "open_reader", LaggingReader)
+
+    def found() -> list[int]:
+        batches = [batch for task in tasks for batch in reader.read(task)]
+        return sorted(int(one) for batch in batches for one in batch.column("value").to_pylist())
+
+    assert found() == list(range(300))
+    topics.delete("in")
+    began = time.monotonic()
+    assert found() == []
+    assert time.monotonic() - began < NOTICED_SECONDS_MAX
 
 
 def test_decisions_are_on_as_many_brokers_as_there_are_up_to_three(cluster: Cluster) -> None:

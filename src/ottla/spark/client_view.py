@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.base.ids import TopicPartition
-from ottla.client.errors import ClientError, error_for
+from ottla.client.errors import ClientError, UnknownTopicError, error_for
 from ottla.protocol.api_keys import (
     DELETE_GROUPS,
     LIST_OFFSETS,
@@ -35,7 +35,7 @@ class ClientView:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         read = consumer_settings(settings)
-        self._wire = Wire(read, read.default_api_timeout_ms, "driver")
+        self._wire = Wire(read, read.default_api_timeout_ms, "driver", waits_for_topics=False)
         self._isolation = int(read.isolation_level == "read_committed")
 
     def close(self) -> None:
@@ -84,8 +84,7 @@ class ClientView:
     async def _offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         by_leader: dict[int, list[TopicPartition]] = {}
         for topic, partition in at:
-            self._refuse_gone(topic)
-            leader = await self._wire.leader_of(topic, partition)
+            leader = await self._leader_of(topic, partition)
             by_leader.setdefault(leader, []).append((topic, partition))
         core = self._wire.core
         asked = [
@@ -105,12 +104,13 @@ class ClientView:
                         found[topic.name, one.partition_index] = one.offset
         return found
 
-    def _refuse_gone(self, topic: str) -> None:
+    async def _leader_of(self, topic: str, partition: int) -> int:
         """What is asked for was in a list of topics: a broker that does not know it any more has
         seen it deleted, and waiting for it would hold the query up for nothing."""
-        info = self._wire.core.cluster.topics.get(topic)
-        if info is not None and info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-            raise TopicsChanged(f"topic {topic} exists no more")
+        try:
+            return await self._wire.leader_of(topic, partition)
+        except UnknownTopicError:
+            raise TopicsChanged(f"topic {topic} exists no more") from None
 
     def _question(
         self, places: list[TopicPartition], at: Mapping[TopicPartition, int]
