@@ -17,8 +17,9 @@ from ottla.protocol.api_keys import (
 )
 from ottla.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.primitives import NULL_UUID
-from ottla.spark.cluster_view import Committed, TopicFacts
+from ottla.spark.cluster_view import NOTHING, Committed, TopicFacts
 from ottla.spark.decisions import TOPIC as DECISIONS
+from ottla.spark.deleted_topics import DeletedTopics
 from ottla.spark.errors import OptionError, TopicsChanged
 from ottla.spark.option_values import LATEST
 from ottla.spark.source_options import Subscription
@@ -36,6 +37,7 @@ class ClientView:
     def __init__(self, settings: Mapping[str, str]) -> None:
         read = consumer_settings(settings)
         self._wire = Wire(read, read.default_api_timeout_ms, "driver", waits_for_topics=False)
+        self._deleted = DeletedTopics(self._wire.core)
         self._isolation = int(read.isolation_level == "read_committed")
 
     def close(self) -> None:
@@ -43,10 +45,14 @@ class ClientView:
 
     # -- topics -------------------------------------------------------------------------------
 
-    def topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
-        return self._wire.call(lambda: self._topics(subscription), "looking for topics")
+    def topics(
+        self, subscription: Subscription, expected: Mapping[str, str] = NOTHING
+    ) -> dict[str, TopicFacts]:
+        return self._wire.call(lambda: self._topics(subscription, expected), "looking for topics")
 
-    async def _topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
+    async def _topics(
+        self, subscription: Subscription, expected: Mapping[str, str]
+    ) -> dict[str, TopicFacts]:
         core = self._wire.core
         names = subscription.topics or tuple(subscription.partitions)
         fields = {
@@ -57,6 +63,7 @@ class ClientView:
         }
         answer = await core.request(core.least_loaded(), METADATA, fields, version_min=10)
         core.cluster.update(answer, all_topics=not names)
+        await self._look_for_missing(answer, expected)
         found: dict[str, TopicFacts] = {}
         for topic in answer.topics:
             if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -73,6 +80,19 @@ class ClientView:
                 partitions = _assigned(subscription, topic.name, partitions)
             found[topic.name] = TopicFacts(str(topic.topic_id), tuple(partitions))
         return found
+
+    async def _look_for_missing(self, answer: Any, expected: Mapping[str, str]) -> None:
+        """Raises what may pass while it is not certain that they are deleted."""
+        unknown = UNKNOWN_TOPIC_OR_PARTITION
+        there = {one.name for one in answer.topics if one.error_code != unknown}
+        for topic in expected.items():
+            if topic[0] in there:
+                self._deleted.forget(topic)
+            elif not await self._deleted.ask(topic):
+                # Unless a broker has said more: that it is there and not for us, perhaps.
+                info = self._wire.core.cluster.topics.get(topic[0])
+                code = NONE if info is None else info.error_code
+                raise error_for(code or unknown, f"topic {topic[0]}")
 
     # -- offsets ------------------------------------------------------------------------------
 
