@@ -109,7 +109,9 @@ def test_a_topic_created_again_is_an_error_that_says_so(stream: Any, topics: Top
     assert values_between(lenient, end, later) == list(range(100, 120))
 
 
-def test_a_topic_deleted_while_it_is_read_is_called_that(stream: Any, topics: Topics) -> None:
+def test_a_topic_deleted_while_it_is_read_is_called_that(
+    stream: Any, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = topics.create("in")
     topics.fill("in", range(10))
     reader = stream(subscribe=topic)
@@ -122,10 +124,15 @@ def test_a_topic_deleted_while_it_is_read_is_called_that(stream: Any, topics: To
     assert next(begun).column("value").to_pylist() == [b"0"]
     topics.delete("in")
     began = time.monotonic()
-    with pytest.raises(DataLoss, match=f"topic {topic} was deleted while it was read.*offset 0"):
+    what = (
+        rf"topic {topic} was deleted while it was read: {topic}-0 from 0 to 5 is lost from offset"
+    )
+    with pytest.raises(DataLoss, match=what + r" 0 on\. Start again with a new checkpointLocation"):
         values_between(reader, start, end)
     for lenient in for_all:
+        caplog.clear()
         assert values_between(lenient, start, end) == []
+        assert re.search(what + " 0 on; going on, as failOnDataLoss=false says", caplog.text)
     list(begun)
     assert time.monotonic() - began < NOTICED_SECONDS_MAX
     # Less time than it takes to be sure.

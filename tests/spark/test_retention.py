@@ -8,7 +8,7 @@ with topic, offsets and remedy, or with failOnDataLoss=false exactly the records
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ottla.spark.errors import DataLoss
 from ottla.spark.source import batch_reader
 from ottla.testing import Broker
 from tests.spark.batches import COLUMNS, through_text, values_between
-from tests.spark.queries import run_to_the_end, until
+from tests.spark.queries import CollectingQuery, run_to_the_end, stalled_read, until
 from tests.spark.topics import SECONDS_MAX, Topics
 
 OLD, ALL = 200, 300
@@ -134,54 +134,23 @@ def test_what_is_planned_after_it_has_gone(stream: Any, topic: AgingTopic) -> No
     assert values_between(lenient, end, rest) == list(range(OLD, ALL))
 
 
-def _nothing() -> None:
-    pass
-
-
-class Query:
-    """Over the topic to the end, with the rows of each batch; `between` is done behind the first.
-
-    Its checkpoint is kept from start to start."""
-
-    def __init__(
-        self,
-        spark: Any,
-        options: dict[str, str],
-        checkpoint: Path,
-        between: Callable[[], None] = _nothing,
-    ) -> None:
-        self.between = between
-        self._source = spark.readStream.format("ottla").options(**options).load()
-        self._checkpoint = str(checkpoint)
-        self.rows: dict[int, list[int]] = {}
-
-    def start(self) -> Any:
-        writer = self._source.writeStream.foreachBatch(self._take).trigger(availableNow=True)
-        return writer.option("checkpointLocation", self._checkpoint).start()
-
-    def _take(self, batch: Any, number: int) -> None:
-        values = batch.selectExpr("CAST(CAST(value AS STRING) AS INT) AS n").collect()
-        self.rows[number] = sorted(row.n for row in values)
-        if number == 0:
-            self.between()
-            self.between = _nothing  # Spark keeps this object, and so a client of the topic
-
-
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_a_query_whose_records_go_between_two_batches(
     spark: Any, topic: AgingTopic, tmp_path: Path, fails: str
 ) -> None:
     options = {**topic.options, "maxOffsetsPerTrigger": str(FIRST_BATCH), "failOnDataLoss": fails}
-    query = Query(spark, options, tmp_path, between=topic.expire_the_old)
+    query = CollectingQuery(spark, options, tmp_path, between=topic.expire_the_old)
     if fails == "true":
         for _ in range(2):  # a query that is only started again has not been helped
             with pytest.raises(Exception, match=lost(topic, FIRST_BATCH, 2 * FIRST_BATCH)):
                 run_to_the_end(query.start)
-        assert query.rows == {0: list(range(FIRST_BATCH))}
+        assert query.values() == {0: list(range(FIRST_BATCH))}
         return
     run_to_the_end(query.start)
-    found = list(itertools.chain.from_iterable(query.rows.values()))
-    assert found == [*range(FIRST_BATCH), *range(OLD, ALL)]
+    assert list(itertools.chain.from_iterable(query.values().values())) == [
+        *range(FIRST_BATCH),
+        *range(OLD, ALL),
+    ]
 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
@@ -189,24 +158,16 @@ def test_a_query_whose_records_go_within_a_batch(
     spark: Any, topic: AgingTopic, tmp_path: Path, crash_plan: Path, fails: str
 ) -> None:
     """Its task waits after the first of its rows until the segments are gone."""
-    query = Query(spark, {**topic.options, "failOnDataLoss": fails}, tmp_path)
-    plan, mark = crash_plan / "plan", crash_plan / "task-mid-read"
-    plan.write_text("task-mid-read@0:stall")
-    try:
-        running = query.start()
-        until(lambda: mark.exists() or not running.isActive, "a task that reads")
-        assert mark.exists(), running.exception()
+    query = CollectingQuery(spark, {**topic.options, "failOnDataLoss": fails}, tmp_path)
+    with stalled_read(query.start, crash_plan) as running:
         topic.expire_the_old()
-    finally:
-        plan.unlink()
-        mark.unlink(missing_ok=True)
     if fails == "true":
         # A task that has failed is tried again, from the beginning of its batch.
         with pytest.raises(Exception, match=lost(topic, 0, OLD)):
             running.awaitTermination()
-        assert query.rows == {}
+        assert query.values() == {}
         return
     run_to_the_end(lambda: running)
-    read = sum(1 for number in query.rows[0] if number < OLD)
+    read = sum(1 for number in query.values()[0] if number < OLD)
     assert 0 < read < OLD
-    assert query.rows == {0: [*range(read), *range(OLD, ALL)]}
+    assert query.values() == {0: [*range(read), *range(OLD, ALL)]}
