@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from typing import Any
 
@@ -24,6 +25,9 @@ from ottla.spark.source import batch_reader, schema_of
 from ottla.testing import Broker
 from tests.spark.batches import COLUMNS, through_text, values_between
 from tests.spark.topics import Topics
+
+# Of a busy machine; a request may take 30 seconds, and that for each range.
+NOTICED_SECONDS_MAX = 10
 
 
 def test_batches_follow_each_other_without_gap_or_overlap(stream: Any, topics: Topics) -> None:
@@ -105,22 +109,36 @@ def test_a_topic_created_again_is_an_error_that_says_so(stream: Any, topics: Top
     assert values_between(lenient, end, later) == list(range(100, 120))
 
 
-def test_a_topic_deleted_while_it_is_read_is_called_that(stream: Any, topics: Topics) -> None:
+def test_a_topic_deleted_while_it_is_read_is_called_that(
+    stream: Any, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = topics.create("in")
     topics.fill("in", range(10))
-    soon = {"kafka.request.timeout.ms": "2000"}
-    reader = stream(subscribe=topic, **soon)
+    reader = stream(subscribe=topic)
     start = reader.initialOffset()
     end = through_text(reader.latestOffset(start, ReadAllAvailable()))
+    # One has read of it and knows where it was, the other comes too late; each reads two ranges.
+    small = {"kafka.fetch.max.bytes": "1", "kafka.max.poll.records": "1"}
+    for_all = [stream(subscribe=topic, failOnDataLoss="false", **more) for more in ({}, small)]
+    begun = for_all[1].read(reader.partitions(start, end)[0])
+    assert next(begun).column("value").to_pylist() == [b"0"]
     topics.delete("in")
-    with pytest.raises(DataLoss, match=f"topic {topic} was deleted while it was read.*offset 0"):
+    began = time.monotonic()
+    what = (
+        rf"topic {topic} was deleted while it was read: {topic}-0 from 0 to 5 is lost from offset"
+    )
+    with pytest.raises(DataLoss, match=what + r" 0 on\. Start again with a new checkpointLocation"):
         values_between(reader, start, end)
-    # Long enough for a busy machine to ask about the topic at all.
-    impatient = stream(subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": "5000"})
-    with pytest.raises(DataLoss, match=f"topic {topic} was deleted while it was read"):
+    for lenient in for_all:
+        caplog.clear()
+        assert values_between(lenient, start, end) == []
+        assert re.search(what + " 0 on; going on, as failOnDataLoss=false says", caplog.text)
+    list(begun)
+    assert time.monotonic() - began < NOTICED_SECONDS_MAX
+    # Less time than it takes to be sure.
+    impatient = stream(subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": "150"})
+    with pytest.raises((DataLoss, ReadStalled), match=topic):
         values_between(impatient, start, end)
-    lenient = stream(subscribe=topic, failOnDataLoss="false", **soon)
-    assert values_between(lenient, start, end) == []
 
 
 # Longer than any test: what the reader knows of topics is as old as it may be.

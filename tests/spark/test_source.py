@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import ottla.spark
 from ottla.testing import Broker
-from tests.spark.queries import run_to_the_end, started, until
+from tests.spark.queries import CollectingQuery, run_to_the_end, stalled_read, started, until
 from tests.spark.topics import Topics
 
 
@@ -124,6 +125,41 @@ def test_a_query_goes_on_where_it_ended_and_its_group_with_it(
     counts = [one.numInputRows for query in queries for one in query.recentProgress]
     assert sum(counts) == 800
     assert max(counts) <= 400
+
+
+# Of a busy machine; a request may take 30 seconds.
+NOTICED_SECONDS_MAX = 15
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_topic_deleted_within_a_batch_holds_up_nobody(
+    spark: Any, broker: Broker, topics: Topics, tmp_path: Path, crash_plan: Path, fails: str
+) -> None:
+    deleted, other = topics.create("deleted", 4), topics.create("other")
+    for first in range(0, 100, 20):  # several fetches for each partition
+        topics.fill("deleted", range(first, first + 20), partitions=4)
+    topics.fill("other", range(100))
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": f"{deleted},{other}",
+        "startingOffsets": "earliest",
+        "failOnDataLoss": fails,
+        "kafka.fetch.max.bytes": "1",
+    }
+    query = CollectingQuery(spark, options, tmp_path)
+    with stalled_read(query.start, crash_plan) as running:
+        topics.delete("deleted")
+    began = time.monotonic()
+    if fails == "true":
+        said = rf"topic {deleted} was deleted while it was read: {deleted}-\d from 0 to 25 is lost "
+        remedy = r"from offset \d+ on\. Start again with a new checkpointLocation.*failOnDataLoss"
+        with pytest.raises(Exception, match=said + remedy):
+            running.awaitTermination()
+    else:
+        run_to_the_end(lambda: running)
+        assert sorted(n for topic, n in query.rows[0] if topic == other) == list(range(100))
+        assert 0 < sum(topic == deleted for topic, _ in query.rows[0]) < 100
+    assert time.monotonic() - began < NOTICED_SECONDS_MAX
 
 
 @pytest.mark.parametrize("trigger", ["200 milliseconds", "1 hour"])

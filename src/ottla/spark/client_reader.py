@@ -22,6 +22,7 @@ from ottla.protocol.error_codes import (
 )
 from ottla.protocol.primitives import NULL_UUID
 from ottla.spark.columns import arrow_schema
+from ottla.spark.deleted_topics import DeletedTopics
 from ottla.spark.errors import DataLoss, ReadStalled
 from ottla.spark.fetching import Fetched, Place, fetch
 from ottla.spark.ranges import OffsetRange
@@ -49,7 +50,8 @@ class ClientRangeReader:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._settings = consumer_settings(options.client)
-        self._wire = Wire(self._settings, options.poll_timeout_ms, "task")
+        self._wire = Wire(self._settings, options.poll_timeout_ms, "task", waits_for_topics=False)
+        self._deleted = DeletedTopics(self._wire.core)
         self._committed_only = self._settings.isolation_level == "read_committed"
         self._bytes_max = _fetch_bytes(options, self._settings)
         self._rows_max = _given(options, "max.poll.records", self._settings.max_poll_records)
@@ -94,8 +96,7 @@ class ClientRangeReader:
         except ClientError as failure:
             if not failure.retriable:
                 raise
-            info = self._wire.core.cluster.topics.get(wanted.topic)
-            if info is not None and info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            if self._deleted.is_likely((wanted.topic, wanted.topic_id)):
                 return self._lost(wanted, position, _deleted(wanted))
             raise ReadStalled(
                 f"{wanted}: nothing more came within {self._options.poll_timeout_ms} ms after "
@@ -124,11 +125,15 @@ class ClientRangeReader:
             self._settings.fetch_min_bytes,
             self._settings.client_rack,
         )
+        topic = (wanted.topic, wanted.topic_id)
         try:
             found = await fetch(self._wire, place, position, wanted.end)
         except UnknownTopicError:
-            # Every broker that was asked has said so, for as long as a request may take.
-            return self._lost(wanted, position, self._gone(wanted) or _deleted(wanted))
+            if not await self._deleted.ask(topic):
+                raise
+            return self._lost(wanted, position, _deleted(wanted))
+        if found.error_code == NONE:
+            self._deleted.forget(topic)
         gone = self._gone(wanted)
         if gone is None and found.error_code == OFFSET_OUT_OF_RANGE:
             return await self._out_of_range(wanted, position)

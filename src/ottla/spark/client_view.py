@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.base.ids import TopicPartition
-from ottla.client.errors import ClientError, error_for
+from ottla.client.errors import ClientError, UnknownTopicError, error_for
 from ottla.protocol.api_keys import (
     DELETE_GROUPS,
     LIST_OFFSETS,
@@ -17,8 +17,9 @@ from ottla.protocol.api_keys import (
 )
 from ottla.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.primitives import NULL_UUID
-from ottla.spark.cluster_view import Committed, TopicFacts
+from ottla.spark.cluster_view import NOTHING, Committed, TopicFacts
 from ottla.spark.decisions import TOPIC as DECISIONS
+from ottla.spark.deleted_topics import DeletedTopics
 from ottla.spark.errors import OptionError, TopicsChanged
 from ottla.spark.option_values import LATEST
 from ottla.spark.source_options import Subscription
@@ -35,7 +36,8 @@ class ClientView:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         read = consumer_settings(settings)
-        self._wire = Wire(read, read.default_api_timeout_ms, "driver")
+        self._wire = Wire(read, read.default_api_timeout_ms, "driver", waits_for_topics=False)
+        self._deleted = DeletedTopics(self._wire.core)
         self._isolation = int(read.isolation_level == "read_committed")
 
     def close(self) -> None:
@@ -43,10 +45,14 @@ class ClientView:
 
     # -- topics -------------------------------------------------------------------------------
 
-    def topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
-        return self._wire.call(lambda: self._topics(subscription), "looking for topics")
+    def topics(
+        self, subscription: Subscription, expected: Mapping[str, str] = NOTHING
+    ) -> dict[str, TopicFacts]:
+        return self._wire.call(lambda: self._topics(subscription, expected), "looking for topics")
 
-    async def _topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
+    async def _topics(
+        self, subscription: Subscription, expected: Mapping[str, str]
+    ) -> dict[str, TopicFacts]:
         core = self._wire.core
         names = subscription.topics or tuple(subscription.partitions)
         fields = {
@@ -57,6 +63,7 @@ class ClientView:
         }
         answer = await core.request(core.least_loaded(), METADATA, fields, version_min=10)
         core.cluster.update(answer, all_topics=not names)
+        await self._look_for_missing(answer, expected)
         found: dict[str, TopicFacts] = {}
         for topic in answer.topics:
             if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -74,6 +81,19 @@ class ClientView:
             found[topic.name] = TopicFacts(str(topic.topic_id), tuple(partitions))
         return found
 
+    async def _look_for_missing(self, answer: Any, expected: Mapping[str, str]) -> None:
+        """Raises what may pass while it is not certain that they are deleted."""
+        unknown = UNKNOWN_TOPIC_OR_PARTITION
+        there = {one.name for one in answer.topics if one.error_code != unknown}
+        for topic in expected.items():
+            if topic[0] in there:
+                self._deleted.forget(topic)
+            elif not await self._deleted.ask(topic):
+                # Unless a broker has said more: that it is there and not for us, perhaps.
+                info = self._wire.core.cluster.topics.get(topic[0])
+                code = NONE if info is None else info.error_code
+                raise error_for(code or unknown, f"topic {topic[0]}")
+
     # -- offsets ------------------------------------------------------------------------------
 
     def offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -84,8 +104,7 @@ class ClientView:
     async def _offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         by_leader: dict[int, list[TopicPartition]] = {}
         for topic, partition in at:
-            self._refuse_gone(topic)
-            leader = await self._wire.leader_of(topic, partition)
+            leader = await self._leader_of(topic, partition)
             by_leader.setdefault(leader, []).append((topic, partition))
         core = self._wire.core
         asked = [
@@ -105,12 +124,13 @@ class ClientView:
                         found[topic.name, one.partition_index] = one.offset
         return found
 
-    def _refuse_gone(self, topic: str) -> None:
+    async def _leader_of(self, topic: str, partition: int) -> int:
         """What is asked for was in a list of topics: a broker that does not know it any more has
         seen it deleted, and waiting for it would hold the query up for nothing."""
-        info = self._wire.core.cluster.topics.get(topic)
-        if info is not None and info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-            raise TopicsChanged(f"topic {topic} exists no more")
+        try:
+            return await self._wire.leader_of(topic, partition)
+        except UnknownTopicError:
+            raise TopicsChanged(f"topic {topic} exists no more") from None
 
     def _question(
         self, places: list[TopicPartition], at: Mapping[TopicPartition, int]

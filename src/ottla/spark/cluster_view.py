@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.ids import TopicPartition
@@ -15,6 +16,9 @@ from ottla.spark.source_options import Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,11 @@ class Committed:
 class ClusterView(Protocol):
     """The driver's questions. Every answer comes from the brokers, nothing is remembered."""
 
-    def topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
-        """Those of the subscription that exist; for an assignment only its partitions."""
+    def topics(
+        self, subscription: Subscription, expected: Mapping[str, str] = NOTHING
+    ) -> dict[str, TopicFacts]:
+        """Those of the subscription that exist; for an assignment only its partitions. `expected`
+        were there, by their ids: that one exists no more is not taken from a single broker."""
 
     def offsets(self, at: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """For EARLIEST, LATEST (the last stable offset when reading committed records) or a

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from ottla.spark import defaults, stream_plan
 from ottla.spark.admission import TriggerPace, shares
 from ottla.spark.boundaries import resolve
-from ottla.spark.cluster_view import ClusterView, TopicFacts
+from ottla.spark.cluster_view import NOTHING, ClusterView, TopicFacts
 from ottla.spark.errors import TopicsChanged
 from ottla.spark.group_offsets import GroupOffsets
 from ottla.spark.offsets import ByPartition, Position, position_of, ranges_between
@@ -137,7 +137,7 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _next(self, start: dict[str, Any], given: Position, limit: ReadLimit) -> dict[str, Any]:
         """Raises TopicsChanged where the list of topics is older than what the brokers say."""
-        topics = self._topics_now()
+        topics = self._topics_now(self._expected(given))
         position = stream_plan.without_lost_topics(
             given, topics, self._losses, self.options.subscription
         )
@@ -216,10 +216,16 @@ class OttlaStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailabl
             self._view = self._open_view(self.options)
         return self._view
 
-    def _topics_now(self) -> dict[str, TopicFacts]:
+    def _expected(self, position: Position) -> dict[str, str]:
+        """Topics that the query has read and still subscribes to."""
+        wants = self.options.subscription.wants
+        still = {topic for topic, partition in position.next_offsets if wants(topic, partition)}
+        return {topic: position.topic_ids.get(topic, "") for topic in still}
+
+    def _topics_now(self, expected: Mapping[str, str] = NOTHING) -> dict[str, TopicFacts]:
         now_ms = _now_ms()
-        if now_ms >= self._topics_until_ms:
-            self._topics = self._connected().topics(self.options.subscription)
+        if now_ms >= self._topics_until_ms or not expected.keys() <= self._topics.keys():
+            self._topics = self._connected().topics(self.options.subscription, expected)
             self._topics_until_ms = now_ms + self.options.metadata_ttl_ms
         return self._topics
 

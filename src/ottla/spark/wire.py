@@ -21,7 +21,7 @@ from ottla.client.plain_shell import PlainShell
 from ottla.client.producer_settings import ProducerSettings
 from ottla.client.settings import ClientSettings, read_settings
 from ottla.protocol.api_keys import INIT_PRODUCER_ID, LIST_OFFSETS
-from ottla.protocol.error_codes import LEADER_NOT_AVAILABLE, NONE
+from ottla.protocol.error_codes import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.spark.option_values import EARLIEST
 
 T = TypeVar("T")
@@ -40,11 +40,21 @@ def producer_settings(given: Mapping[str, str]) -> ProducerSettings:
 
 
 class Wire:
-    """`patience_ms` is for one conversation with all its retries."""
+    """`patience_ms` is for one conversation with all its retries. With `waits_for_topics` one that
+    is not there is waited for, as it may be new; otherwise it was there, and UnknownTopicError is
+    raised at once."""
 
-    def __init__(self, settings: ClientSettings, patience_ms: int, name: str) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        patience_ms: int,
+        name: str,
+        *,
+        waits_for_topics: bool = True,
+    ) -> None:
         self.settings = settings
         self.patience_ms = patience_ms
+        self._waits_for_topics = waits_for_topics
         self.core = Core(settings, chance, auto_create=isinstance(settings, ProducerSettings))
         self.coordinators = Coordinators(self.core)
         # Replicas that leaders have named as nearer to us than they are.
@@ -63,12 +73,24 @@ class Wire:
     async def leader_of(self, topic: str, partition: int) -> int:
         """One attempt: unknown topics and partitions without a leader are errors that may pass."""
         deadline_ms = self.core.now_ms + self.settings.request_timeout_ms
+        if not self._waits_for_topics:
+            await self._refuse_unknown(topic, deadline_ms)
         await self.core.metadata.topic(topic, deadline_ms)
         leader = self.core.cluster.leader_of(topic, partition)
         if leader < 0:
             self.core.metadata.request_update()
             raise error_for(LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
         return leader
+
+    async def _refuse_unknown(self, topic: str, deadline_ms: float) -> None:
+        cluster, metadata = self.core.cluster, self.core.metadata
+        if topic not in cluster.topics:
+            metadata.want(topic)
+            await self.core.within(metadata.next_update(), deadline_ms, "metadata of the cluster")
+        info = cluster.topics.get(topic)
+        if info is not None and info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            metadata.request_update()
+            raise error_for(UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}")
 
     async def earliest(self, topic: str, partition: int) -> int:
         """The first offset of a partition; one attempt."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.base.ids import TopicPartition
-from ottla.spark.cluster_view import Committed, TopicFacts
+from ottla.spark.cluster_view import NOTHING, Committed, TopicFacts
 from ottla.spark.option_values import EARLIEST, LATEST
 from ottla.spark.source_options import Subscription
 
@@ -27,7 +27,9 @@ class MemoryView:
             self.first.setdefault((topic, partition), first)
             self.ends[topic, partition] = end
 
-    def topics(self, subscription: Subscription) -> dict[str, TopicFacts]:
+    def topics(
+        self, subscription: Subscription, expected: Mapping[str, str] = NOTHING
+    ) -> dict[str, TopicFacts]:
         wanted = subscription.topics or tuple(subscription.partitions)
         return {name: one for name, one in self.facts.items() if not wanted or name in wanted}
 
