@@ -26,6 +26,7 @@ from ottla.log.partition_log import LogSlice, PartitionLog
 from ottla.log.segment import RottenLength
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
+    INCONSISTENT_TOPIC_ID,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
@@ -131,6 +132,8 @@ class _Fetch(FetchWait):
         index = wanted.request.partition
         if partition is None:
             return self._absent(wanted)
+        if wanted.topic_id is not None and wanted.topic_id != partition.topic_id:
+            return _error(index, INCONSISTENT_TOPIC_ID)
         code = self._refusal(partition, wanted.request.current_leader_epoch)
         if code != NONE:
             return _error(index, code, self._leader_of(partition.topic, index, code))
@@ -209,9 +212,10 @@ class _Fetch(FetchWait):
         return leader_of(self.context, name, index)
 
     def _name_of(self, wanted: SessionPartition) -> str | None:
-        if wanted.topic_id is None:
-            return wanted.name
-        return self.context.services.image.topic_names_by_id.get(wanted.topic_id)
+        """An id that was known once keeps its name: its topic may be deleted, and made anew."""
+        if wanted.name is None and wanted.topic_id is not None:
+            wanted.name = self.context.services.image.topic_names_by_id.get(wanted.topic_id)
+        return wanted.name
 
     def _absence_of(self, name: str, index: int) -> int:
         topic = self.context.services.image.topics.get(name)

@@ -194,6 +194,7 @@ class FetchRoute:
         session = self._answer.session
         if session is None:
             answer = context.services.fetch_sessions.resolve(request, True, 0)
+            answer.partitions[0][1].name = self.partition.topic  # as when it came, if it has gone
         else:
             answer = SessionAnswer(NONE, session, True, session.partitions.items())
         reply = self._tell(context, request, answer)
