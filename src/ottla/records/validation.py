@@ -29,6 +29,7 @@ from ottla.base.limits import (
 from ottla.base.ports import Buffer
 from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
+    INVALID_PRODUCER_EPOCH,
     INVALID_RECORD,
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
@@ -273,12 +274,14 @@ def _check_header(header: Header) -> None:
             INVALID_RECORD,
             f"{count} records do not go with a last offset delta of {last_offset_delta}",
         )
-    if producer_id != -1 and (producer_id < 0 or sequence < 0 or epoch < 0):
-        raise ProtocolError(INVALID_RECORD, "a producer id needs an epoch and a sequence")
+    if producer_id != -1 and (producer_id < 0 or sequence < 0):
+        raise ProtocolError(INVALID_RECORD, "a producer id needs a sequence")
     if attributes & CONTROL_MASK:
         raise ProtocolError(INVALID_RECORD, "clients may not write control batches")
     if attributes & LOG_APPEND_TIME_MASK:
         raise ProtocolError(INVALID_TIMESTAMP, "only the broker sets the time type LogAppendTime")
+    if producer_id >= 0 and epoch < 0:
+        raise ProtocolError(INVALID_PRODUCER_EPOCH, f"{epoch} is no epoch of a producer")
 
 
 def _check_records(header: Header, rules: ProduceRules, now_ms: int, walk: RecordWalk) -> int:
