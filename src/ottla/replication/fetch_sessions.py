@@ -156,7 +156,7 @@ class FetchSessions:
         return epoch == session.epoch and self._sessions.get(session.session_id) is session
 
     def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> SessionAnswer:
-        if not request.topics or not self._make_room(now_ms):
+        if not self._make_room(now_ms):
             return SessionAnswer(NONE, None, False, _full(request))
         session_id = self._new_session_id()
         while session_id <= 0 or session_id in self._sessions:
@@ -182,9 +182,11 @@ def _key(name: str | None, topic_id: uuid.UUID | None) -> str | uuid.UUID:
     return name or ""
 
 
-def _full(request: FetchRequest) -> list[tuple[PartitionKey, SessionPartition]]:
-    return [
-        ((_key(name, topic_id), wanted.partition), SessionPartition(name, topic_id, wanted))
+def _full(request: FetchRequest) -> Iterable[tuple[PartitionKey, SessionPartition]]:
+    """Of a partition that is named twice the last one counts, in a session and without one."""
+    wanted_last = {
+        (_key(name, topic_id), wanted.partition): SessionPartition(name, topic_id, wanted)
         for name, topic_id, partitions in request.topics
         for wanted in partitions
-    ]
+    }
+    return wanted_last.items()
