@@ -69,6 +69,7 @@ from ottla.records.batch_header import (
 )
 from ottla.records.validation import (
     InvalidRecords,
+    NotOneBatch,
     Validated,
     needs_pool,
     validate_produced,
@@ -469,7 +470,7 @@ def _stored_but(produced: Produced, code: int) -> Produced:
 
 
 def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:
-    start = _log_start(partition, refused.code)
+    start = -1 if isinstance(refused, NotOneBatch) else _log_start(partition, refused.code)
     errors = refused.record_errors if isinstance(refused, InvalidRecords) else NO_ERRORS
     return _failed(index, refused.code, refused.message or None, start, errors)
 
