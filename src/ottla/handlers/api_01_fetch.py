@@ -15,7 +15,7 @@ import uuid
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
-from ottla.handlers.fetch_route import READ_COMMITTED, learn
+from ottla.handlers.fetch_route import READ_COMMITTED, READ_UNCOMMITTED, learn
 from ottla.handlers.fetch_wait import FetchWait
 from ottla.handlers.leader_hints import endpoints_of, leader_of
 from ottla.handlers.local_partitions import ANY_EPOCH
@@ -31,6 +31,7 @@ from ottla.protocol.error_codes import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
+    UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -41,7 +42,12 @@ from ottla.protocol.fetch import (
     fetch_response_parts,
     read_fetch_request,
 )
-from ottla.replication.fetch_sessions import PartitionKey, SessionAnswer, SessionPartition
+from ottla.replication.fetch_sessions import (
+    PartitionKey,
+    SessionAnswer,
+    SessionPartition,
+    asked_for,
+)
 from ottla.replication.partition import Partition
 
 API_KEY = 1
@@ -51,6 +57,8 @@ FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_HINTS = 16
 
+WITHOUT_ABORTED = frozenset({UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION})
+
 ReadTopics = list[tuple[PartitionKey, SessionPartition, FetchedPartition]]
 
 
@@ -58,6 +66,8 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     request = read_fetch_request(context.api_version, body)
     if request.replica_id >= 0:
         return handle_replica_fetch(context, request)
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refuse_all(context, request)
     services = context.services
     answer = services.fetch_sessions.resolve(
         request,
@@ -73,6 +83,17 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     if fetch.may_answer():
         return fetch.reply()
     return fetch.park()
+
+
+def _refuse_all(context: Context, request: FetchRequest) -> Reply:
+    """Kafka fails on an unknown isolation level as a whole; by name each partition is told, too."""
+    told: ReadTopics = []
+    if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
+        told = [
+            (key, wanted, _error(wanted.request.partition, UNKNOWN_SERVER_ERROR))
+            for key, wanted in asked_for(request)
+        ]
+    return _reply(context, UNKNOWN_SERVER_ERROR, request.session_id, told)
 
 
 class _Fetch(FetchWait):
@@ -296,7 +317,7 @@ def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics)
 
 def _error(index: int, code: int, leader: tuple[int, int] | None = None) -> FetchedPartition:
     # What is not known has no aborted transactions, in Kafka; elsewhere they are not told: null.
-    aborted = () if code in {UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION} else None
+    aborted = () if code in WITHOUT_ABORTED else None
     return FetchedPartition(index, code, -1, -1, -1, aborted, -1, None, None, leader)
 
 

@@ -36,7 +36,7 @@ from ottla.protocol.primitives import uvarint
 from ottla.replication.fetch_sessions import FINAL_EPOCH, SessionAnswer
 from ottla.replication.partition import Partition
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 # Size, correlation id, no tags; throttle time, error code, session; one topic, its id; one
 # partition, its index, error code, watermark, last stable offset, log start; the count of aborted

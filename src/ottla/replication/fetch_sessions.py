@@ -134,7 +134,7 @@ class FetchSessions:
             if session_id != 0:
                 self._sessions.pop(session_id, None)
             if epoch == FINAL_EPOCH:
-                return SessionAnswer(NONE, None, False, _full(request))
+                return SessionAnswer(NONE, None, False, asked_for(request))
             return self._create(request, uses_topic_ids, now_ms)
         session = self._sessions.get(session_id)
         if session is None:
@@ -157,7 +157,7 @@ class FetchSessions:
 
     def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> SessionAnswer:
         if not self._make_room(now_ms):
-            return SessionAnswer(NONE, None, False, _full(request))
+            return SessionAnswer(NONE, None, False, asked_for(request))
         session_id = self._new_session_id()
         while session_id <= 0 or session_id in self._sessions:
             session_id = self._new_session_id()
@@ -182,7 +182,7 @@ def _key(name: str | None, topic_id: uuid.UUID | None) -> str | uuid.UUID:
     return name or ""
 
 
-def _full(request: FetchRequest) -> Iterable[tuple[PartitionKey, SessionPartition]]:
+def asked_for(request: FetchRequest) -> Iterable[tuple[PartitionKey, SessionPartition]]:
     """Of a partition that is named twice the last one counts, in a session and without one."""
     wanted_last = {
         (_key(name, topic_id), wanted.partition): SessionPartition(name, topic_id, wanted)

@@ -17,6 +17,7 @@ from ottla.protocol.error_codes import (
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_SERVER_ERROR,
 )
 from ottla.replication import follower_log
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
@@ -36,6 +37,7 @@ def fetch(
     wait_ms: int = 0,
     index: int = 0,
     last_epoch: int = -1,
+    isolation_level: int = 0,
 ) -> Any:
     return broker.ask(
         api_01_fetch,
@@ -44,7 +46,7 @@ def fetch(
         max_wait_ms=wait_ms,
         min_bytes=min_bytes,
         max_bytes=1 << 20,
-        isolation_level=0,
+        isolation_level=isolation_level,
         session_id=0,
         session_epoch=-1,
         topics=[
@@ -122,6 +124,21 @@ def test_a_partition_that_is_not_known_has_no_aborted_transactions(version: int)
     assert (unknown.error_code, unknown.aborted_transactions) == (3, [])
     beyond = of_one(fetch(ClusterBroker(), 99, version=version))
     assert (beyond.error_code, beyond.aborted_transactions) == (1, None)
+
+
+@pytest.mark.parametrize("level", [-1, 2])
+@pytest.mark.parametrize("version", [4, 7, 12, 13, 18])
+def test_an_isolation_level_that_nobody_knows(version: int, level: int) -> None:
+    """It must not get what it may not want: records of open transactions."""
+    answer = fetch(ClusterBroker(), version=version, isolation_level=level)
+    if version >= 7:
+        assert (answer.error_code, answer.session_id) == (UNKNOWN_SERVER_ERROR, 0)
+    if version < 13:
+        told = of_one(answer)
+        assert (told.error_code, told.high_watermark) == (UNKNOWN_SERVER_ERROR, -1)
+        assert told.aborted_transactions == []
+    else:
+        assert answer.responses == []
 
 
 @pytest.mark.parametrize(
