@@ -100,6 +100,7 @@ class _Fetch(FetchWait):
     """One request: what was read so far, and whether that is enough."""
 
     __slots__ = (
+        "_bytes_for_min",
         "_bytes_max",
         "_found",
         "_urgent",
@@ -116,8 +117,12 @@ class _Fetch(FetchWait):
         self.answer = answer
         self.reads: ReadTopics = []
         self.bytes_read = 0
+        self._bytes_for_min = 0
+        """What was read, and what would have been but for the room that there is."""
         limit = context.services.config.get_int("fetch.max.bytes")
         self._bytes_max = min(request.max_bytes, limit)
+        # More than that would never come: it would wait in vain, each time.
+        request.min_bytes = min(request.min_bytes, self._bytes_max)
         self._found: list[Partition | None] = []
         """The partitions of the answer, in its order; waiting, we are known to each of them."""
         self._urgent = False
@@ -134,7 +139,7 @@ class _Fetch(FetchWait):
 
     def read(self) -> None:
         self.reads = []
-        self.bytes_read = 0
+        self.bytes_read = self._bytes_for_min = 0
         for (key, wanted), partition in zip(self.answer.partitions, self._found, strict=True):
             fetched = self._read_one(wanted, partition, self._bytes_max - self.bytes_read)
             if fetched.records is not None:
@@ -186,12 +191,12 @@ class _Fetch(FetchWait):
         if diverging is None:
             # The first partition with data gives at least one batch, whatever its size.
             first = self.bytes_read == 0
-            records = log.read(
-                wanted.fetch_offset,
-                max(min(wanted.partition_max_bytes, bytes_left), 0),
-                upper_bound,
-                at_least_one=first,
-            )
+            room = max(min(wanted.partition_max_bytes, bytes_left), 0)
+            records = log.read(wanted.fetch_offset, room, upper_bound, at_least_one=first)
+            if records is not None:
+                self._bytes_for_min += records.bytes_for(room)
+            elif not first and wanted.fetch_offset < upper_bound:
+                self._bytes_for_min += room  # not even one batch fits
         aborted: list[tuple[int, int]] | None = None
         if committed:
             aborted = []
@@ -255,7 +260,7 @@ class _Fetch(FetchWait):
     def may_answer(self) -> bool:
         return (
             self._urgent
-            or self.bytes_read >= self.request.min_bytes
+            or self._bytes_for_min >= self.request.min_bytes
             or self.request.max_wait_ms <= 0
             or not self.answer.partitions
         )
@@ -279,14 +284,14 @@ class _Fetch(FetchWait):
     def park(self) -> Deferred[Reply | None]:
         # Each was found, or there would have been an error to tell.
         found = [partition for partition in self._found if partition is not None]
-        missing_bytes = self.request.min_bytes - self.bytes_read
+        missing_bytes = self.request.min_bytes - self._bytes_for_min
         return self.wait(self.context.services, found, missing_bytes, self.request.max_wait_ms)
 
     def enough(self) -> Reply | None:
         self.read()
         if self.may_answer():
             return self.reply()
-        self.missing_bytes = self.request.min_bytes - self.bytes_read
+        self.missing_bytes = self.request.min_bytes - self._bytes_for_min
         return None
 
     def at_last(self) -> Reply:

@@ -38,6 +38,8 @@ def fetch(
     index: int = 0,
     last_epoch: int = -1,
     isolation_level: int = 0,
+    max_bytes: int = 1 << 20,
+    partition_bytes: int = 1 << 20,
 ) -> Any:
     return broker.ask(
         api_01_fetch,
@@ -45,7 +47,7 @@ def fetch(
         replica_id=-1,
         max_wait_ms=wait_ms,
         min_bytes=min_bytes,
-        max_bytes=1 << 20,
+        max_bytes=max_bytes,
         isolation_level=isolation_level,
         session_id=0,
         session_epoch=-1,
@@ -60,7 +62,7 @@ def fetch(
                         "fetch_offset": offset,
                         "last_fetched_epoch": last_epoch,
                         "log_start_offset": -1,
-                        "partition_max_bytes": 1 << 20,
+                        "partition_max_bytes": partition_bytes,
                     }
                 ],
             }
@@ -278,6 +280,37 @@ def test_a_consumer_waits_for_as_many_bytes_as_it_wants() -> None:
         broker.turn_ends()
         committed = len(broker.replica.content())
         assert waiting.done == (committed >= 3 * size)
+
+
+def twenty_committed(settings: dict[str, str] | None = None) -> ClusterBroker:
+    broker = ClusterBroker(settings=settings)
+    broker.replica.produce(20)
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 20)
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("settings", "max_bytes"), [({}, 150), ({"fetch.max.bytes": "1024"}, 9999)]
+)
+def test_nobody_waits_for_more_bytes_than_it_can_get(
+    settings: dict[str, str], max_bytes: int
+) -> None:
+    broker = twenty_committed(settings)
+    assert records(fetch(broker, wait_ms=500, min_bytes=5000, max_bytes=max_bytes))
+
+
+def test_the_batch_that_does_not_fit_counts_for_who_waits() -> None:
+    """Only whole batches are handed out: of the last bytes that it wants there may be none."""
+    broker = twenty_committed()
+    size = len(broker.replica.content()) // 20
+    least = 2 * size + 1
+    told = records(fetch(broker, wait_ms=500, min_bytes=least, partition_bytes=least))
+    assert len(told) == 2 * size
+    waiting = fetch(broker, wait_ms=500, min_bytes=least + 1, partition_bytes=least)
+    assert isinstance(waiting, Deferred), "it takes less of this partition than it wants in all"
+    waiting = fetch(broker, 18, wait_ms=500, min_bytes=least, partition_bytes=least)
+    assert isinstance(waiting, Deferred), "there is no more"
 
 
 def test_who_woke_a_waiting_fetch_is_answered_before_it() -> None:
