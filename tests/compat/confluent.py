@@ -35,10 +35,14 @@ def admin_client(bootstrap: str) -> AdminClient:
 
 
 def create_topic(
-    bootstrap: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    bootstrap: str,
+    partitions: int = 1,
+    configs: Mapping[str, str] | None = None,
+    *,
+    name: str | None = None,
 ) -> str:
     """A new topic whose partitions are all served; it keeps records of any age unless told."""
-    topic = new_name()
+    topic = name or new_name()
     settings = {"retention.ms": "-1", **(configs or {})}
     new = NewTopic(topic, partitions, 1, config=settings)
     result_of(admin_client(bootstrap).create_topics([new], operation_timeout=SECONDS_MAX))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.compat.confluent import consumer, create_topic, new_name
-from tests.compat.wire import Wire, batch_of, fetch_request, produce, produce_request
+from tests.compat.wire import ZSTD, Wire, batch_of, fetch_request, produce, produce_request
 from tests.patience import SECONDS_MAX
 
 CORRUPT_MESSAGE = 2
@@ -19,6 +19,8 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 NOT_LEADER_OR_FOLLOWER = 6
 INVALID_TOPIC_EXCEPTION = 17
 INVALID_REQUIRED_ACKS = 21
+UNSUPPORTED_COMPRESSION_TYPE = 76
+INVALID_RECORD = 87
 UNKNOWN_TOPIC_ID = 100
 
 
@@ -42,6 +44,24 @@ def test_a_refused_batch_has_no_place_in_the_log(bootstrap: str) -> None:
     assert (int(kept.error_code), kept.log_start_offset) == (0, 0)
     assert int(refused.error_code) == CORRUPT_MESSAGE
     assert (refused.base_offset, refused.log_start_offset) == (-1, -1)
+
+
+def test_what_is_not_one_batch_does_not_get_to_the_log(bootstrap: str) -> None:
+    topic = create_topic(bootstrap)
+    one = batch_of([b"value"])
+    old_format = one[:16] + b"\1" + one[17:]
+    zstd = batch_of([b"value" * 20], codec=ZSTD)
+    with Wire(bootstrap) as wire:
+
+        def told(batch: bytes, version: int = 9) -> tuple[int, int]:
+            answer = produce(wire, topic, batch, version=version)
+            return int(answer.error_code), answer.log_start_offset
+
+        for batches in (b"", one + one, one[:-1], one[:30], old_format):
+            assert told(batches) == (INVALID_RECORD, -1)
+        assert told(zstd, 6) == (UNSUPPORTED_COMPRESSION_TYPE, -1)
+        assert told(one[:7] + b"\1" + one[8:]) == (INVALID_RECORD, 0), "its base offset is not 0"
+        assert told(one) == (0, 0)
 
 
 @pytest.mark.parametrize("version", [9, 12])

@@ -19,7 +19,12 @@ from confluent_kafka import Producer, TopicPartition
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.fetch_route import FetchRoute
-from ottla.protocol.error_codes import NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID
+from ottla.protocol.error_codes import (
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from ottla.protocol.messages import encode_request
 from ottla.testing import Broker
 from tests.compat.confluent import admin_client, create_topic, new_name, result_of, send_values
@@ -244,8 +249,8 @@ def test_both_ways_end_with_their_topic(broker: Broker, taken: list[bool]) -> No
         result_of(admin_client(broker.bootstrap).delete_topics([topic]))
         answers = [line.receive(17) for line in lines]
         assert told(answers[0]) == told(answers[1])
-        assert answers[0].responses[0].partitions[0].error_code == UNKNOWN_TOPIC_ID
-        # And whoever asks again by the same bytes hears it, too.
+        assert answers[0].responses[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+        # To whoever asks again by the same bytes it is an id like any other.
         for line in lines:
             again = line.call(17, a_body(17, topic_id, 2, max_wait_ms=600_000))
             assert again.responses[0].partitions[0].error_code == UNKNOWN_TOPIC_ID

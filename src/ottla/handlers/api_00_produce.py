@@ -56,6 +56,7 @@ from ottla.protocol.error_codes import (
 )
 from ottla.protocol.produce import (
     NodeEndpoint,
+    ProducedTopic,
     ProduceRequest,
     pack_produce_response,
     read_produce_request,
@@ -68,6 +69,7 @@ from ottla.records.batch_header import (
 )
 from ottla.records.validation import (
     InvalidRecords,
+    NotOneBatch,
     Validated,
     needs_pool,
     validate_produced,
@@ -96,15 +98,32 @@ Waiting = tuple[list[Produced], int, Partition, Validated, int]
 
 def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None] | None:
     request = read_produce_request(context.api_version, body)
+    is_alone = len(request.topics) == 1 and len(request.topics[0][2]) == 1
+    if not is_alone:
+        request.topics = _each_once(request.topics)
     if not -1 <= request.acks <= 1:
         return _finish(context, request, _refuse_acks(context.services.image, request))
     work = _Work(context, request)
     work.start()
-    if work.stored_at is not None and len(request.topics) == len(work.results[0]) == 1:
+    if is_alone and work.stored_at is not None:
         learn(context, body, request, work.stored_at, _told_alone)
     if work.pending == 0:
         return _finish(context, request, work.results)
     return work.answer
+
+
+def _each_once(topics: list[ProducedTopic]) -> list[ProducedTopic]:
+    """Of a partition that is named twice the last batch counts, as in Kafka; it is told once."""
+    by_topic: dict[str | uuid.UUID | None, tuple[ProducedTopic, dict[int, Any]]] = {}
+    for topic in topics:
+        name, topic_id, partitions = topic
+        key = name if topic_id is None else topic_id
+        by_topic.setdefault(key, (topic, {}))[1].update(partitions)
+    return [
+        (name, topic_id, list(batches.items()))
+        for (name, topic_id, _), batches in by_topic.values()
+        if batches
+    ]
 
 
 def _told_alone(
@@ -451,7 +470,7 @@ def _stored_but(produced: Produced, code: int) -> Produced:
 
 
 def _refused(partition: Partition, index: int, refused: ProtocolError) -> Produced:
-    start = _log_start(partition, refused.code)
+    start = -1 if isinstance(refused, NotOneBatch) else _log_start(partition, refused.code)
     errors = refused.record_errors if isinstance(refused, InvalidRecords) else NO_ERRORS
     return _failed(index, refused.code, refused.message or None, start, errors)
 

@@ -15,7 +15,7 @@ import uuid
 from ottla.base.deferred import Deferred
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.handlers.context import Context
-from ottla.handlers.fetch_route import READ_COMMITTED, learn
+from ottla.handlers.fetch_route import READ_COMMITTED, READ_UNCOMMITTED, learn
 from ottla.handlers.fetch_wait import FetchWait
 from ottla.handlers.leader_hints import endpoints_of, leader_of
 from ottla.handlers.local_partitions import ANY_EPOCH
@@ -26,10 +26,12 @@ from ottla.log.partition_log import LogSlice, PartitionLog
 from ottla.log.segment import RottenLength
 from ottla.protocol.error_codes import (
     FENCED_LEADER_EPOCH,
+    INCONSISTENT_TOPIC_ID,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
+    UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -40,7 +42,12 @@ from ottla.protocol.fetch import (
     fetch_response_parts,
     read_fetch_request,
 )
-from ottla.replication.fetch_sessions import PartitionKey, SessionAnswer, SessionPartition
+from ottla.replication.fetch_sessions import (
+    PartitionKey,
+    SessionAnswer,
+    SessionPartition,
+    asked_for,
+)
 from ottla.replication.partition import Partition
 
 API_KEY = 1
@@ -50,6 +57,8 @@ FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_HINTS = 16
 
+WITHOUT_ABORTED = frozenset({UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION})
+
 ReadTopics = list[tuple[PartitionKey, SessionPartition, FetchedPartition]]
 
 
@@ -57,6 +66,8 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     request = read_fetch_request(context.api_version, body)
     if request.replica_id >= 0:
         return handle_replica_fetch(context, request)
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refuse_all(context, request)
     services = context.services
     answer = services.fetch_sessions.resolve(
         request,
@@ -74,10 +85,22 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     return fetch.park()
 
 
+def _refuse_all(context: Context, request: FetchRequest) -> Reply:
+    """Kafka fails on an unknown isolation level as a whole; by name each partition is told, too."""
+    told: ReadTopics = []
+    if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
+        told = [
+            (key, wanted, _error(wanted.request.partition, UNKNOWN_SERVER_ERROR))
+            for key, wanted in asked_for(request)
+        ]
+    return _reply(context, UNKNOWN_SERVER_ERROR, request.session_id, told)
+
+
 class _Fetch(FetchWait):
     """One request: what was read so far, and whether that is enough."""
 
     __slots__ = (
+        "_bytes_for_min",
         "_bytes_max",
         "_found",
         "_urgent",
@@ -94,8 +117,12 @@ class _Fetch(FetchWait):
         self.answer = answer
         self.reads: ReadTopics = []
         self.bytes_read = 0
+        self._bytes_for_min = 0
+        """What was read, and what would have been but for the room that there is."""
         limit = context.services.config.get_int("fetch.max.bytes")
         self._bytes_max = min(request.max_bytes, limit)
+        # More than that would never come: it would wait in vain, each time.
+        request.min_bytes = min(request.min_bytes, self._bytes_max)
         self._found: list[Partition | None] = []
         """The partitions of the answer, in its order; waiting, we are known to each of them."""
         self._urgent = False
@@ -112,7 +139,7 @@ class _Fetch(FetchWait):
 
     def read(self) -> None:
         self.reads = []
-        self.bytes_read = 0
+        self.bytes_read = self._bytes_for_min = 0
         for (key, wanted), partition in zip(self.answer.partitions, self._found, strict=True):
             fetched = self._read_one(wanted, partition, self._bytes_max - self.bytes_read)
             if fetched.records is not None:
@@ -131,6 +158,8 @@ class _Fetch(FetchWait):
         index = wanted.request.partition
         if partition is None:
             return self._absent(wanted)
+        if wanted.topic_id is not None and wanted.topic_id != partition.topic_id:
+            return _error(index, INCONSISTENT_TOPIC_ID)
         code = self._refusal(partition, wanted.request.current_leader_epoch)
         if code != NONE:
             return _error(index, code, self._leader_of(partition.topic, index, code))
@@ -162,12 +191,12 @@ class _Fetch(FetchWait):
         if diverging is None:
             # The first partition with data gives at least one batch, whatever its size.
             first = self.bytes_read == 0
-            records = log.read(
-                wanted.fetch_offset,
-                max(min(wanted.partition_max_bytes, bytes_left), 0),
-                upper_bound,
-                at_least_one=first,
-            )
+            room = max(min(wanted.partition_max_bytes, bytes_left), 0)
+            records = log.read(wanted.fetch_offset, room, upper_bound, at_least_one=first)
+            if records is not None:
+                self._bytes_for_min += records.bytes_for(room)
+            elif not first and wanted.fetch_offset < upper_bound:
+                self._bytes_for_min += room  # not even one batch fits
         aborted: list[tuple[int, int]] | None = None
         if committed:
             aborted = []
@@ -209,9 +238,10 @@ class _Fetch(FetchWait):
         return leader_of(self.context, name, index)
 
     def _name_of(self, wanted: SessionPartition) -> str | None:
-        if wanted.topic_id is None:
-            return wanted.name
-        return self.context.services.image.topic_names_by_id.get(wanted.topic_id)
+        """An id that was known once keeps its name: its topic may be deleted, and made anew."""
+        if wanted.name is None and wanted.topic_id is not None:
+            wanted.name = self.context.services.image.topic_names_by_id.get(wanted.topic_id)
+        return wanted.name
 
     def _absence_of(self, name: str, index: int) -> int:
         topic = self.context.services.image.topics.get(name)
@@ -230,7 +260,7 @@ class _Fetch(FetchWait):
     def may_answer(self) -> bool:
         return (
             self._urgent
-            or self.bytes_read >= self.request.min_bytes
+            or self._bytes_for_min >= self.request.min_bytes
             or self.request.max_wait_ms <= 0
             or not self.answer.partitions
         )
@@ -254,14 +284,14 @@ class _Fetch(FetchWait):
     def park(self) -> Deferred[Reply | None]:
         # Each was found, or there would have been an error to tell.
         found = [partition for partition in self._found if partition is not None]
-        missing_bytes = self.request.min_bytes - self.bytes_read
+        missing_bytes = self.request.min_bytes - self._bytes_for_min
         return self.wait(self.context.services, found, missing_bytes, self.request.max_wait_ms)
 
     def enough(self) -> Reply | None:
         self.read()
         if self.may_answer():
             return self.reply()
-        self.missing_bytes = self.request.min_bytes - self.bytes_read
+        self.missing_bytes = self.request.min_bytes - self._bytes_for_min
         return None
 
     def at_last(self) -> Reply:
@@ -292,7 +322,7 @@ def _reply(context: Context, error_code: int, session_id: int, told: ReadTopics)
 
 def _error(index: int, code: int, leader: tuple[int, int] | None = None) -> FetchedPartition:
     # What is not known has no aborted transactions, in Kafka; elsewhere they are not told: null.
-    aborted = () if code in {UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION} else None
+    aborted = () if code in WITHOUT_ABORTED else None
     return FetchedPartition(index, code, -1, -1, -1, aborted, -1, None, None, leader)
 
 

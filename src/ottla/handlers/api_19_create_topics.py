@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, answer_with
+from ottla.handlers.controller_answer import Fields, answer_with, is_too_late
 from ottla.handlers.topics_in_parts import create_topics
 from ottla.metadata.configs.alter import validate_topic_configs
 from ottla.metadata.configs.broker_config import BrokerConfig
@@ -23,13 +23,13 @@ from ottla.metadata.controller import (
     decide_create_topics,
 )
 from ottla.metadata.image import MetadataImage
-from ottla.protocol.error_codes import NONE
+from ottla.protocol.error_codes import NONE, REQUEST_TIMED_OUT
 
 API_KEY = 19
 VERSIONS = (2, 7)
 
 
-def handle(context: Context, request: Any) -> Deferred[Fields]:
+def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
     services = context.services
     topics = [_new_topic(topic) for topic in request.topics]
     defaults = TopicDefaults(
@@ -58,6 +58,8 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
     def refuse(code: int, message: str | None) -> Fields:
         return respond([CreateResult(topic.name, code, message) for topic in topics])
 
+    if is_too_late(request, [topic.name for topic in topics]):
+        return refuse(REQUEST_TIMED_OUT, None)
     made = create_topics(context, topics, defaults, decide, validate_only=request.validate_only)
     return answer_with(made, respond, refuse)
 

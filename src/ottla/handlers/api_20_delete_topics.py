@@ -9,10 +9,14 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, answer_with
+from ottla.handlers.controller_answer import Fields, answer_with, is_too_late
 from ottla.handlers.topics_in_parts import delete_topics
 from ottla.metadata.controller import DeleteResult, TopicSelection
-from ottla.protocol.error_codes import INVALID_REQUEST, TOPIC_DELETION_DISABLED
+from ottla.protocol.error_codes import (
+    INVALID_REQUEST,
+    REQUEST_TIMED_OUT,
+    TOPIC_DELETION_DISABLED,
+)
 
 API_KEY = 20
 VERSIONS = (1, 6)
@@ -32,6 +36,8 @@ def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
     if not context.services.config.get_bool("delete.topic.enable"):
         knows_the_code = context.api_version >= FIRST_VERSION_WITH_DISABLED_CODE
         return refuse(TOPIC_DELETION_DISABLED if knows_the_code else INVALID_REQUEST, None)
+    if is_too_late(request, [each for each in selections if each.is_one_of_both()]):
+        return refuse(REQUEST_TIMED_OUT, None)
     return answer_with(delete_topics(context, selections), _answer, refuse)
 
 

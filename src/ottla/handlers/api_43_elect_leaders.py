@@ -11,11 +11,11 @@ from typing import Any
 from ottla.base.deferred import Deferred
 from ottla.base.ids import TopicPartition
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_in_parts, topic_settings
+from ottla.handlers.controller_answer import Fields, ask_in_parts, is_too_late, topic_settings
 from ottla.metadata.controller import Decision, PartitionResult, decide_elect_leaders
 from ottla.metadata.elections import PREFERRED, UNCLEAN, partitions_to_elect
 from ottla.metadata.image import MetadataImage
-from ottla.protocol.error_codes import INVALID_REQUEST, NONE
+from ottla.protocol.error_codes import INVALID_REQUEST, NONE, REQUEST_TIMED_OUT
 
 API_KEY = 43
 VERSIONS = (0, 2)
@@ -23,7 +23,7 @@ VERSIONS = (0, 2)
 Results = list[PartitionResult]
 
 
-def handle(context: Context, request: Any) -> Deferred[Fields]:
+def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
     election_type = request.election_type
 
     wanted = _wanted(request)
@@ -45,6 +45,8 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         results = [PartitionResult(topic, index, code, message) for topic, index in asked]
         return _answer(code, _as_asked(request, results))
 
+    if is_too_late(request, ["every partition"] if _wanted(request) is None else set(wanted)):
+        return refuse(REQUEST_TIMED_OUT, None)
     return ask_in_parts(context, wanted, decide, respond, refuse)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.base.deferred import Deferred
 from ottla.handlers.context import Context
-from ottla.handlers.controller_answer import Fields, ask_in_parts, topic_settings
+from ottla.handlers.controller_answer import Fields, ask_in_parts, is_too_late, topic_settings
 from ottla.metadata.controller import (
     Decision,
     PartitionResult,
@@ -18,13 +18,13 @@ from ottla.metadata.controller import (
     decide_alter_reassignments,
 )
 from ottla.metadata.image import MetadataImage
-from ottla.protocol.error_codes import NONE
+from ottla.protocol.error_codes import NONE, REQUEST_TIMED_OUT
 
 API_KEY = 45
 VERSIONS = (0, 1)
 
 
-def handle(context: Context, request: Any) -> Deferred[Fields]:
+def handle(context: Context, request: Any) -> Fields | Deferred[Fields]:
     moves = [
         Reassignment(topic.name, partition.partition_index, partition.replicas)
         for topic in request.topics
@@ -49,6 +49,8 @@ def handle(context: Context, request: Any) -> Deferred[Fields]:
         results = [PartitionResult(move.topic, move.partition, code, message) for move in moves]
         return _answer(request, code, message, results)
 
+    if is_too_late(request, {(move.topic, move.partition) for move in moves}):
+        return refuse(REQUEST_TIMED_OUT, None)
     return ask_in_parts(context, moves, decide, respond, refuse)
 
 

@@ -7,7 +7,8 @@ other refusal; only an error of the program itself goes on to the connection.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from ottla.base.deferred import Deferred
@@ -24,6 +25,13 @@ log = logging.getLogger("ottla.handlers")
 R = TypeVar("R")
 T = TypeVar("T")
 Fields = dict[str, Any]
+
+
+def is_too_late(request: Any, asked_for: Iterable[object]) -> bool:
+    """Whether its time was over before it came. Kafka's controller does not even begin with such a
+    request: each item of it is told REQUEST_TIMED_OUT. But what is in it twice does not get there:
+    with nothing else in it, it is answered as ever."""
+    return request.timeout_ms <= 0 and 1 in Counter(asked_for).values()
 
 
 def ask_controller(

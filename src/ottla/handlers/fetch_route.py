@@ -36,7 +36,7 @@ from ottla.protocol.primitives import uvarint
 from ottla.replication.fetch_sessions import FINAL_EPOCH, SessionAnswer
 from ottla.replication.partition import Partition
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 # Size, correlation id, no tags; throttle time, error code, session; one topic, its id; one
 # partition, its index, error code, watermark, last stable offset, log start; the count of aborted
@@ -65,6 +65,7 @@ class FetchRoute:
     __slots__ = (
         "_answer",
         "_bytes_max",
+        "_bytes_min",
         "_head",
         "_is_committed",
         "_leader_epoch",
@@ -74,7 +75,6 @@ class FetchRoute:
         "_topic_id",
         "_wait_ms",
         "_wanted",
-        "bytes_min",
         "partition",
     )
 
@@ -93,7 +93,7 @@ class FetchRoute:
         self._answer = answer
         self._tell = tell
         self.partition = partition
-        self.bytes_min = request.min_bytes
+        self._bytes_min = request.min_bytes
         self._wait_ms = request.max_wait_ms
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._wanted = wanted = request.topics[0][2][0]
@@ -116,10 +116,11 @@ class FetchRoute:
         except _TO_THE_LONG_WAY:
             return None
         self._go_on(context, offset)
-        if records is not None and records.size >= self.bytes_min:
+        missing_bytes = self.missing_bytes(records)
+        if records is not None and missing_bytes <= 0:
             return self.tell(correlation_id, records)
         return _RoutedFetch(self, context, bytes(body), offset, correlation_id).waiting(
-            self.bytes_min - (0 if records is None else records.size), self._wait_ms
+            missing_bytes, self._wait_ms
         )
 
     def _is_next(self, context: Context, epoch: int) -> bool:
@@ -155,6 +156,10 @@ class FetchRoute:
         if records is not None and log.aborted_transactions(offset, upper_bound, records):
             raise _LongWay
         return records
+
+    def missing_bytes(self, records: LogSlice | None) -> int:
+        found = 0 if records is None else records.bytes_for(self._bytes_max)
+        return self._bytes_min - found
 
     def tell(self, correlation_id: int, records: LogSlice) -> list[Part]:
         partition = self.partition
@@ -194,6 +199,7 @@ class FetchRoute:
         session = self._answer.session
         if session is None:
             answer = context.services.fetch_sessions.resolve(request, True, 0)
+            answer.partitions[0][1].name = self.partition.topic  # as when it came, if it has gone
         else:
             answer = SessionAnswer(NONE, session, True, session.partitions.items())
         reply = self._tell(context, request, answer)
@@ -222,12 +228,12 @@ class _RoutedFetch(FetchWait):
         route = self._route
         try:
             records = route.find(self._offset)
-            size = 0 if records is None else records.size
-            if records is not None and size >= route.bytes_min:
+            missing_bytes = route.missing_bytes(records)
+            if records is not None and missing_bytes <= 0:
                 return route.tell(self._correlation_id, records)
         except _TO_THE_LONG_WAY:
             return self.at_last()
-        self.missing_bytes = route.bytes_min - size
+        self.missing_bytes = missing_bytes
         return None
 
     def at_last(self) -> list[Part]:

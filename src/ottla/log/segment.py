@@ -45,12 +45,19 @@ class RottenLength(ProtocolError):
 class LogSlice:
     """Bytes to be served: whole batches of one segment. Hold it for as long as they are sent."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("file", "is_cut", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
+    def __init__(self, file: File, position: int, size: int, is_cut: bool = False) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self.is_cut = is_cut
+        """There was more than the reader has room for."""
+
+    def bytes_for(self, room: int) -> int:
+        """How much it counts for a reader with so much room that waits for some bytes at least. The
+        batch that no longer fits counts as far as it would have: Kafka hands that part out."""
+        return max(self.size, room) if self.is_cut else self.size
 
 
 class Segment:
@@ -342,7 +349,8 @@ class Segment:
             file = self.open_file()
         self.used = True
         size = end - position
-        if size > max_bytes:
+        is_cut = size > max_bytes
+        if is_cut:
             limit = position + max_bytes
             cut = self.offset_index.position_at_most(limit)
             if cut <= position:
@@ -352,7 +360,7 @@ class Segment:
             # To look at the batch behind the cut, and so spare a sequential reader its next search,
             # would read from a disk that the reader has not come to yet, on the loop.
             size = cut - position
-        return LogSlice(file, position, size)
+        return LogSlice(file, position, size, is_cut)
 
     def _border_before(self, file: File, position: int, limit: int, at_least_one: bool) -> int:
         """The last batch border up to `limit`; the end of the first batch if that is farther."""

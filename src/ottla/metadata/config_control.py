@@ -19,7 +19,7 @@ from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.definition import Definitions
 from ottla.metadata.decision import Decision, decided
 from ottla.metadata.image import MetadataImage
-from ottla.metadata.min_in_sync import MinInSyncAfter, check_min_in_sync, kept_when_replaced
+from ottla.metadata.min_in_sync import MinInSyncAfter, check_min_in_sync
 from ottla.metadata.store import Check, Operation, Write
 from ottla.protocol.error_codes import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
 
@@ -80,11 +80,7 @@ def decide_alter_configs(
     broker: ThisBroker,
     validate_only: bool = False,
 ) -> Decision[list[ConfigResult]]:
-    def base(resource: _Resource) -> Mapping[str, str]:
-        is_clusters = resource.path == paths.broker_configs("")
-        return kept_when_replaced(resource.current) if is_clusters else {}
-
-    results, writes = _decide(image, changes, broker, base)
+    results, writes = _decide(image, changes, broker, lambda _: {})
     return decided(image, [] if validate_only else writes, results)
 
 

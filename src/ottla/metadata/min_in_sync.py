@@ -6,7 +6,7 @@ eligible only by the old number loses it in the very commit that brings the new 
 
 The number is the cluster's (`bootstrap`), for all brokers must agree on it: it can be changed for
 all of them or for a topic, but not for one broker, and not be taken away. Kafka says so in the same
-words, to a node that is alone as well. Who replaces all settings of the cluster keeps this one.
+words, to a node that is alone as well, and to who replaces all settings of the cluster without it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,6 @@ def check_min_in_sync(
             INVALID_CONFIG,
             "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
         )
-
-
-def kept_when_replaced(current: Mapping[str, str]) -> dict[str, str]:
-    """Of the settings of the cluster, when all of them are replaced."""
-    return {name: value for name, value in current.items() if name == MIN_IN_SYNC}
 
 
 @dataclass(slots=True)

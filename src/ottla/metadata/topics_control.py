@@ -232,6 +232,9 @@ class TopicSelection(NamedTuple):
     name: str | None = None
     topic_id: uuid.UUID = NO_TOPIC_ID
 
+    def is_one_of_both(self) -> bool:
+        return (self.name is None) != (self.topic_id == NO_TOPIC_ID)
+
 
 @dataclass(slots=True)
 class DeleteResult:

@@ -29,6 +29,7 @@ from ottla.base.limits import (
 from ottla.base.ports import Buffer
 from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
+    INVALID_PRODUCER_EPOCH,
     INVALID_RECORD,
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
@@ -119,6 +120,11 @@ class InvalidRecords(ProtocolError):
         self.record_errors = record_errors
 
 
+class NotOneBatch(ProtocolError):
+    """What came is not one batch that this version of the request may have. Kafka refuses that
+    before it goes to the partition, and so tells nothing of its log."""
+
+
 def needs_pool(records: memoryview | None, rules: ProduceRules) -> bool:
     """Whether to validate these is too long a work for the event loop."""
     if records is None or len(records) <= LOOP_DECOMPRESS_BYTES_MAX:
@@ -150,7 +156,7 @@ def validate_unfamiliar(records: memoryview | None, rules: ProduceRules, now_ms:
     if header[BATCH_LENGTH] != size - LENGTH_END or header[MAGIC] != MAGIC_V2:
         raise _refuse_framing(header, size)
     if codec == ZSTD and not rules.zstd_allowed:
-        raise ProtocolError(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
+        raise NotOneBatch(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
     if header[BASE_OFFSET] != 0:
         raise ProtocolError(INVALID_RECORD, "the base offset of a produced batch must be 0")
     if size > rules.max_message_bytes:
@@ -229,34 +235,34 @@ def familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> He
     return None if base_timestamp - 64 < now_ms - rules.before_max_ms else header
 
 
-def _refuse_fragment(records: memoryview | None) -> ProtocolError:
+def _refuse_fragment(records: memoryview | None) -> NotOneBatch:
     """Too short for a header: Kafka looks at as much of it as there is."""
     if not records:
-        return ProtocolError(INVALID_RECORD, "there is no batch in the partition's records")
+        return NotOneBatch(INVALID_RECORD, "there is no batch in the partition's records")
     if len(records) > MAGIC_POSITION:
         length = _INT32.unpack_from(records, 8)[0]
         if length < _BATCH_LENGTH_MIN or records[MAGIC_POSITION] > MAGIC_V2:
-            return ProtocolError(CORRUPT_MESSAGE, "the length or the magic of the batch is wrong")
+            return NotOneBatch(CORRUPT_MESSAGE, "the length or the magic of the batch is wrong")
         if records[MAGIC_POSITION] == MAGIC_V2 and length + LENGTH_END <= len(records):
-            return ProtocolError(CORRUPT_MESSAGE, "the batch is shorter than its own header")
-    return ProtocolError(INVALID_RECORD, "the batch is cut short")
+            return NotOneBatch(CORRUPT_MESSAGE, "the batch is shorter than its own header")
+    return NotOneBatch(INVALID_RECORD, "the batch is cut short")
 
 
-def _refuse_framing(header: Header, size: int) -> ProtocolError:
+def _refuse_framing(header: Header, size: int) -> NotOneBatch:
     """Its length or its magic is wrong: the code depends on what Kafka would look at first."""
     batch_size = header[BATCH_LENGTH] + LENGTH_END
     magic = header[MAGIC]
     if header[BATCH_LENGTH] < _BATCH_LENGTH_MIN:
-        return ProtocolError(CORRUPT_MESSAGE, f"the batch declares {batch_size} bytes")
+        return NotOneBatch(CORRUPT_MESSAGE, f"the batch declares {batch_size} bytes")
     if not 0 <= magic <= MAGIC_V2:
-        return ProtocolError(CORRUPT_MESSAGE, f"unknown magic {magic}")
+        return NotOneBatch(CORRUPT_MESSAGE, f"unknown magic {magic}")
     if batch_size > size:
-        return ProtocolError(INVALID_RECORD, "the batch is cut short")
+        return NotOneBatch(INVALID_RECORD, "the batch is cut short")
     if magic != MAGIC_V2:
-        return ProtocolError(INVALID_RECORD, f"magic {magic} is no longer taken, only magic 2")
+        return NotOneBatch(INVALID_RECORD, f"magic {magic} is no longer taken, only magic 2")
     if batch_size < HEADER_SIZE:
-        return ProtocolError(CORRUPT_MESSAGE, "the batch is shorter than its own header")
-    return ProtocolError(INVALID_RECORD, "there is more than one batch for the partition")
+        return NotOneBatch(CORRUPT_MESSAGE, "the batch is shorter than its own header")
+    return NotOneBatch(INVALID_RECORD, "there is more than one batch for the partition")
 
 
 def _refuse_size(size: int, rules: ProduceRules) -> ProtocolError:
@@ -273,12 +279,14 @@ def _check_header(header: Header) -> None:
             INVALID_RECORD,
             f"{count} records do not go with a last offset delta of {last_offset_delta}",
         )
-    if producer_id != -1 and (producer_id < 0 or sequence < 0 or epoch < 0):
-        raise ProtocolError(INVALID_RECORD, "a producer id needs an epoch and a sequence")
+    if producer_id != -1 and (producer_id < 0 or sequence < 0):
+        raise ProtocolError(INVALID_RECORD, "a producer id needs a sequence")
     if attributes & CONTROL_MASK:
         raise ProtocolError(INVALID_RECORD, "clients may not write control batches")
     if attributes & LOG_APPEND_TIME_MASK:
         raise ProtocolError(INVALID_TIMESTAMP, "only the broker sets the time type LogAppendTime")
+    if producer_id >= 0 and epoch < 0:
+        raise ProtocolError(INVALID_PRODUCER_EPOCH, f"{epoch} is no epoch of a producer")
 
 
 def _check_records(header: Header, rules: ProduceRules, now_ms: int, walk: RecordWalk) -> int:

@@ -134,7 +134,7 @@ class FetchSessions:
             if session_id != 0:
                 self._sessions.pop(session_id, None)
             if epoch == FINAL_EPOCH:
-                return SessionAnswer(NONE, None, False, _full(request))
+                return SessionAnswer(NONE, None, False, asked_for(request))
             return self._create(request, uses_topic_ids, now_ms)
         session = self._sessions.get(session_id)
         if session is None:
@@ -156,8 +156,8 @@ class FetchSessions:
         return epoch == session.epoch and self._sessions.get(session.session_id) is session
 
     def _create(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> SessionAnswer:
-        if not request.topics or not self._make_room(now_ms):
-            return SessionAnswer(NONE, None, False, _full(request))
+        if not self._make_room(now_ms):
+            return SessionAnswer(NONE, None, False, asked_for(request))
         session_id = self._new_session_id()
         while session_id <= 0 or session_id in self._sessions:
             session_id = self._new_session_id()
@@ -182,9 +182,11 @@ def _key(name: str | None, topic_id: uuid.UUID | None) -> str | uuid.UUID:
     return name or ""
 
 
-def _full(request: FetchRequest) -> list[tuple[PartitionKey, SessionPartition]]:
-    return [
-        ((_key(name, topic_id), wanted.partition), SessionPartition(name, topic_id, wanted))
+def asked_for(request: FetchRequest) -> Iterable[tuple[PartitionKey, SessionPartition]]:
+    """Of a partition that is named twice the last one counts, in a session and without one."""
+    wanted_last = {
+        (_key(name, topic_id), wanted.partition): SessionPartition(name, topic_id, wanted)
         for name, topic_id, partitions in request.topics
         for wanted in partitions
-    ]
+    }
+    return wanted_last.items()

@@ -36,14 +36,16 @@ COUNTED_FROM_ORIGINAL = (
     "a new target is counted from the replicas before any move (KIP-455); Kafka counts from those "
     "of the last one and forgets who was only being added"
 )
+WITHOUT_ELIGIBLE = (
+    "recorded without eligible.leader.replicas.version; with it Kafka, too, refuses to replace the "
+    "cluster's settings without min.insync.replicas"
+)
 DIFFERENT = {
+    "alter/broker default replaces": WITHOUT_ELIGIBLE,
     "create/collides in one request": "colliding names are refused within one request, too",
     "create/exactly the most partitions": "Kafka's limit counts records, ours partitions",
     "create/static defaults": "retention.ms has the source that DescribeConfigs tells",
-    "describe/after replaces": (
-        "recorded without eligible.leader.replicas.version; with it Kafka refuses to replace the "
-        "cluster's settings without min.insync.replicas, and here that one stays"
-    ),
+    "describe/after replaces": WITHOUT_ELIGIBLE,
     "describe/broker keys": "the default of node.id is 0 here",
     "describe/logger": OTHER_LOGGERS,
     "describe/logger root": OTHER_LOGGERS,

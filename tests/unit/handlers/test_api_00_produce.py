@@ -13,6 +13,8 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.handlers import api_00_produce
 from ottla.protocol.error_codes import (
+    INVALID_RECORD,
+    INVALID_REQUIRED_ACKS,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_ENOUGH_REPLICAS,
@@ -203,3 +205,39 @@ def test_a_retry_is_told_when_the_batch_was_stored(broker: ClusterBroker, acks: 
     retry = of_one(produce(broker, acks=acks, records=records))
     assert (retry.error_code, retry.base_offset) == (0, 0)
     assert retry.log_append_time_ms == of_one(first).log_append_time_ms > 0
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_of_a_partition_that_is_named_twice_the_last_batch_counts(
+    broker: ClusterBroker, version: int
+) -> None:
+    def topic(*batches: bytes) -> dict[str, Any]:
+        data = [{"index": 0, "records": records} for records in batches]
+        return {"name": "topic", "topic_id": TOPIC_ID, "partition_data": data}
+
+    def told(*topics: dict[str, Any], acks: int = 1) -> tuple[int, int, int]:
+        answer = broker.ask(
+            api_00_produce,
+            version,
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=1000,
+            topic_data=list(topics),
+        )
+        one = of_one(answer, version)
+        return one.error_code, one.base_offset, broker.replica.log.log_end_offset
+
+    assert told(topic(batch(3), batch(2))) == (NONE, 0, 2)
+    assert told(topic(batch(3)), topic(batch(1))) == (NONE, 2, 3)
+    assert told(topic(b"broken", batch(1))) == (NONE, 3, 4)
+    assert told(topic(batch(1), b"broken")) == (INVALID_RECORD, -1, 4)
+    assert told(topic(batch(1), batch(1)), acks=2) == (INVALID_REQUIRED_ACKS, -1, 4)
+    assert told(topic(), topic(batch(1))) == (NONE, 4, 5)
+
+
+def test_a_topic_without_partitions_is_not_told(broker: ClusterBroker) -> None:
+    topic = {"name": "topic", "topic_id": TOPIC_ID, "partition_data": []}
+    answer = broker.ask(
+        api_00_produce, 13, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic]
+    )
+    assert answer.responses == []

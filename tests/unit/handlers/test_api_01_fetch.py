@@ -17,6 +17,7 @@ from ottla.protocol.error_codes import (
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_SERVER_ERROR,
 )
 from ottla.replication import follower_log
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
@@ -36,6 +37,9 @@ def fetch(
     wait_ms: int = 0,
     index: int = 0,
     last_epoch: int = -1,
+    isolation_level: int = 0,
+    max_bytes: int = 1 << 20,
+    partition_bytes: int = 1 << 20,
 ) -> Any:
     return broker.ask(
         api_01_fetch,
@@ -43,8 +47,8 @@ def fetch(
         replica_id=-1,
         max_wait_ms=wait_ms,
         min_bytes=min_bytes,
-        max_bytes=1 << 20,
-        isolation_level=0,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
         session_id=0,
         session_epoch=-1,
         topics=[
@@ -58,7 +62,7 @@ def fetch(
                         "fetch_offset": offset,
                         "last_fetched_epoch": last_epoch,
                         "log_start_offset": -1,
-                        "partition_max_bytes": 1 << 20,
+                        "partition_max_bytes": partition_bytes,
                     }
                 ],
             }
@@ -122,6 +126,21 @@ def test_a_partition_that_is_not_known_has_no_aborted_transactions(version: int)
     assert (unknown.error_code, unknown.aborted_transactions) == (3, [])
     beyond = of_one(fetch(ClusterBroker(), 99, version=version))
     assert (beyond.error_code, beyond.aborted_transactions) == (1, None)
+
+
+@pytest.mark.parametrize("level", [-1, 2])
+@pytest.mark.parametrize("version", [4, 7, 12, 13, 18])
+def test_an_isolation_level_that_nobody_knows(version: int, level: int) -> None:
+    """It must not get what it may not want: records of open transactions."""
+    answer = fetch(ClusterBroker(), version=version, isolation_level=level)
+    if version >= 7:
+        assert (answer.error_code, answer.session_id) == (UNKNOWN_SERVER_ERROR, 0)
+    if version < 13:
+        told = of_one(answer)
+        assert (told.error_code, told.high_watermark) == (UNKNOWN_SERVER_ERROR, -1)
+        assert told.aborted_transactions == []
+    else:
+        assert answer.responses == []
 
 
 @pytest.mark.parametrize(
@@ -261,6 +280,37 @@ def test_a_consumer_waits_for_as_many_bytes_as_it_wants() -> None:
         broker.turn_ends()
         committed = len(broker.replica.content())
         assert waiting.done == (committed >= 3 * size)
+
+
+def twenty_committed(settings: dict[str, str] | None = None) -> ClusterBroker:
+    broker = ClusterBroker(settings=settings)
+    broker.replica.produce(20)
+    for replica in (2, 3):
+        broker.replica.fetched_by(replica, 20)
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("settings", "max_bytes"), [({}, 150), ({"fetch.max.bytes": "1024"}, 9999)]
+)
+def test_nobody_waits_for_more_bytes_than_it_can_get(
+    settings: dict[str, str], max_bytes: int
+) -> None:
+    broker = twenty_committed(settings)
+    assert records(fetch(broker, wait_ms=500, min_bytes=5000, max_bytes=max_bytes))
+
+
+def test_the_batch_that_does_not_fit_counts_for_who_waits() -> None:
+    """Only whole batches are handed out: of the last bytes that it wants there may be none."""
+    broker = twenty_committed()
+    size = len(broker.replica.content()) // 20
+    least = 2 * size + 1
+    told = records(fetch(broker, wait_ms=500, min_bytes=least, partition_bytes=least))
+    assert len(told) == 2 * size
+    waiting = fetch(broker, wait_ms=500, min_bytes=least + 1, partition_bytes=least)
+    assert isinstance(waiting, Deferred), "it takes less of this partition than it wants in all"
+    waiting = fetch(broker, 18, wait_ms=500, min_bytes=least, partition_bytes=least)
+    assert isinstance(waiting, Deferred), "there is no more"
 
 
 def test_who_woke_a_waiting_fetch_is_answered_before_it() -> None:

@@ -35,6 +35,7 @@ class Reader:
         session: tuple[int, int] = (0, -1),
         indexes: Sequence[int] = (0,),
         forgets: Sequence[int] = (),
+        bytes_wanted: tuple[int, int] = (1, 1 << 20),
     ) -> memoryview:
         partitions = [
             {
@@ -43,13 +44,13 @@ class Reader:
                 "fetch_offset": offset,
                 "last_fetched_epoch": -1,
                 "log_start_offset": -1,
-                "partition_max_bytes": 1 << 20,
+                "partition_max_bytes": bytes_wanted[1],
             }
             for index in indexes
         ]
         fields = {
             "max_wait_ms": 500,
-            "min_bytes": 1,
+            "min_bytes": bytes_wanted[0],
             "max_bytes": 1 << 20,
             "isolation_level": 0,
             "session_id": session[0],
@@ -107,6 +108,17 @@ def test_another_leader_or_epoch(
 ) -> None:
     broker.become(leader, epoch, 1)
     assert reader.takes_the_short_way(reader.asks(1)) is None
+
+
+def test_the_batch_that_does_not_fit_counts_for_who_waits(broker: ClusterBroker) -> None:
+    reader = Reader(broker)
+    size = len(broker.replica.content()) // 3
+    for least, waits in ((size + 1, False), (size + 2, True)):
+        body = reader.asks(0, bytes_wanted=(least, size + 1))
+        reader.takes_the_long_way(body)
+        answer = reader.takes_the_short_way(body)
+        assert answer is not None
+        assert isinstance(answer, Deferred) == waits
 
 
 def test_a_disk_that_has_failed(broker: ClusterBroker, reader: Reader) -> None:

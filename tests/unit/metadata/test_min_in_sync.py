@@ -107,11 +107,14 @@ def test_the_number_is_the_clusters(who: str, value: str | None) -> None:
     assert alter(cluster, BROKER, who, value).error_code == INVALID_CONFIG
 
 
-def test_who_replaces_everything_keeps_the_number() -> None:
+@pytest.mark.parametrize(("named", "code"), [(None, INVALID_CONFIG), ("3", NONE), ("2", NONE)])
+def test_who_replaces_everything_has_to_name_the_number(named: str | None, code: int) -> None:
     cluster = a_cluster()
-    change = ConfigChange(BROKER, "", [("log.retention.ms", SET, "5")])
-    cluster.run(lambda image: decide_alter_configs(image, [change], broker=BROKER_1))
-    assert cluster.image.broker_configs[""] == {NAME: "3", "log.retention.ms": "5"}
+    after = {"log.retention.ms": "5"} | ({} if named is None else {NAME: named})
+    change = ConfigChange(BROKER, "", [(name, SET, value) for name, value in after.items()])
+    (result,) = cluster.run(lambda image: decide_alter_configs(image, [change], broker=BROKER_1))
+    assert result.error_code == code
+    assert cluster.image.broker_configs[""] == ({NAME: "3"} if named is None else after)
 
 
 def test_a_single_node_is_a_cluster_of_one() -> None:

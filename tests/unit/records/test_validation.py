@@ -13,6 +13,7 @@ import pytest
 from ottla.base import limits
 from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
+    INVALID_PRODUCER_EPOCH,
     INVALID_RECORD,
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
@@ -127,8 +128,14 @@ REFUSED = {
     "bytes behind the records": (a_batch(TWO + b"xyz", 2), INVALID_RECORD),
     "control batch": (a_batch(ONE, attributes=0x20), INVALID_RECORD),
     "no sequence": (a_batch(ONE, producer_id=7, producer_epoch=0), INVALID_RECORD),
-    # Kafka takes these two; every later reader of the log would have to expect them.
-    "no epoch": (a_batch(ONE, producer_id=7, base_sequence=0), INVALID_RECORD),
+    # Kafka takes the first and the last; every later reader of the log would have to expect them.
+    # Of a producer that it knows it refuses the first, in the same way.
+    "no epoch": (a_batch(ONE, producer_id=7, base_sequence=0), INVALID_PRODUCER_EPOCH),
+    "epoch -2": (
+        a_batch(ONE, producer_id=7, producer_epoch=-2, base_sequence=0),
+        INVALID_PRODUCER_EPOCH,
+    ),
+    "neither epoch nor sequence": (a_batch(ONE, producer_id=7), INVALID_RECORD),
     "producer id -2": (
         a_batch(ONE, producer_id=-2, producer_epoch=0, base_sequence=0),
         INVALID_RECORD,

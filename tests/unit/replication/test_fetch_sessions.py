@@ -88,6 +88,26 @@ def test_a_sessionless_request_leaves_nothing_behind() -> None:
     assert (answer.session_id(), offsets(answer), len(cache)) == (0, {0: 0}, 0)
 
 
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_of_a_partition_that_is_named_twice_the_last_counts(epoch: int) -> None:
+    request = a_request(0, epoch, [wanted(0, 3), wanted(1, 4), wanted(0, 5)])
+    answer = sessions().resolve(request, False, 0)
+    assert [(key[1], read.request.fetch_offset) for key, read in answer.partitions] == [
+        (0, 5),
+        (1, 4),
+    ]
+
+
+def test_a_session_may_begin_with_nothing_in_it() -> None:
+    """Kafka hands one out, too; both end it when the next request brings nothing either."""
+    cache = sessions()
+    assert cache.resolve(a_request(0, 0, []), False, 0).session_id() == 1
+    assert offsets(cache.resolve(a_request(1, 1, [wanted(2, 7)]), False, 0)) == {2: 7}
+    assert cache.resolve(a_request(0, 0, []), False, 0).session_id() == 2
+    assert cache.resolve(a_request(2, 1, []), False, 0).session_id() == 0
+    assert len(cache) == 1
+
+
 def test_an_epoch_of_minus_one_closes_the_session() -> None:
     cache = sessions()
     cache.resolve(a_request(0, 0, [wanted(0)]), False, 0)
