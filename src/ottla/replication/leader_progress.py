@@ -83,6 +83,7 @@ class LeaderProgress:
         "_has_eligible",
         "_has_enough",
         "_in_sync_min",
+        "_is_resting",
         "_leader",
         "_leader_end",
         "_proposed",
@@ -118,6 +119,7 @@ class LeaderProgress:
         self._in_sync_min = in_sync_min
         self._has_eligible = has_eligible
         self._has_enough = False
+        self._is_resting = False
         self.is_alone = False
         # In sync by the store: each has its time before it is found to lag.
         self.followers = {
@@ -165,8 +167,15 @@ class LeaderProgress:
         self._settle()
         return self.advance()
 
+    def on_rest(self) -> None:
+        """It is not known whether this one leads: nothing is committed until that is settled, and
+        then by the rules of that moment (R8)."""
+        self._is_resting = True
+        self._settle()
+
     def on_resumed(self, now_ms: int) -> None:
-        """Nobody could fetch for a while: each member has its time again before it lags."""
+        """It does. Nobody could fetch for a while: each member has its time again before it lags."""
+        self._is_resting = False
         for follower in self.followers.values():
             if follower.is_member:
                 follower.caught_up_ms = now_ms
@@ -238,7 +247,7 @@ class LeaderProgress:
         replica_count = len(self.followers) + 1
         # Who is eligible may lead next without a word from here: as long as the store says so
         # nothing is committed, even if min.insync.replicas has been lowered meanwhile.
-        self._has_enough = not self._has_eligible and (
+        self._has_enough = not (self._has_eligible or self._is_resting) and (
             len(in_sync) >= min(self._in_sync_min, replica_count)
         )
         for follower in self.followers.values():

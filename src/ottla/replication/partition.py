@@ -238,6 +238,7 @@ class Partition:
         self.is_leader = False
         if self._progress is not None and self._tracker is not None:
             self._resting = self._progress, self._tracker
+            self._progress.on_rest()
         self._progress = self._tracker = None
         self._release_waiters()
         self._tell_readers()
@@ -260,8 +261,7 @@ class Partition:
         self.is_leader = True
         self.times_led += 1
         progress.on_resumed(now_ms)
-        progress.on_min_in_sync(log.config.min_insync_replicas)
-        if progress.high_watermark > self.high_watermark:
+        if progress.on_min_in_sync(log.config.min_insync_replicas):
             self._progress_made(self._unannounced_bytes)
         self._tell_readers()
         return tracker.again()

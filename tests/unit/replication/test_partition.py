@@ -257,6 +257,20 @@ def test_a_leader_in_doubt_learns_first_how_many_are_enough_and_then_how_many_th
     assert leader.partition.high_watermark == 1, "R8: two are wanted, and were when one left"
 
 
+def test_nothing_is_committed_while_a_leader_is_in_doubt() -> None:
+    leader = in_doubt()
+    leader.log.config = LogConfig(min_insync_replicas=1)
+    leader.partition.on_config_changed()
+    assert not leader.assume(assigned(1, 5, 1, in_sync=(1,)))
+    leader.log.config = LogConfig(min_insync_replicas=2)
+    leader.partition.on_config_changed()
+    leader.partition.resume(NOW_MS)
+    assert leader.partition.high_watermark == 1, "R8: two are wanted by now"
+    leader.log.config = LogConfig(min_insync_replicas=1)
+    leader.partition.on_config_changed()
+    assert leader.partition.high_watermark == 2
+
+
 def test_a_newer_epoch_ends_the_doubt() -> None:
     leader = in_doubt()
     assert leader.assume(assigned(2, 6, 1))
