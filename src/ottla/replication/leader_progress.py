@@ -174,7 +174,7 @@ class LeaderProgress:
         self._settle()
 
     def on_resumed(self, now_ms: int) -> None:
-        """It does. Nobody could fetch for a while: each member has its time again before it lags."""
+        """It leads. Nobody could fetch meanwhile: each member has its time again before it lags."""
         self._is_resting = False
         for follower in self.followers.values():
             if follower.is_member:
