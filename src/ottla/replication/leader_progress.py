@@ -173,12 +173,14 @@ class LeaderProgress:
         self._is_resting = True
         self._settle()
 
-    def on_resumed(self, now_ms: int) -> None:
-        """It leads. Nobody could fetch meanwhile: each member has its time again before it lags."""
+    def on_resumed(self, in_sync_min: int, now_ms: int) -> bool:
+        """It leads, by what min.insync.replicas is now. Nobody could fetch meanwhile: each member
+        has its time again before it lags."""
         self._is_resting = False
         for follower in self.followers.values():
             if follower.is_member:
                 follower.caught_up_ms = now_ms
+        return self.on_min_in_sync(in_sync_min)
 
     def on_awaited(self, members: frozenset[int]) -> None:
         """Replicas that are about to join: without this a busy leader would outrun them for ever.

@@ -260,8 +260,7 @@ class Partition:
         self._progress, self._tracker = progress, tracker = resting
         self.is_leader = True
         self.times_led += 1
-        progress.on_resumed(now_ms)
-        if progress.on_min_in_sync(log.config.min_insync_replicas):
+        if progress.on_resumed(log.config.min_insync_replicas, now_ms):
             self._progress_made(self._unannounced_bytes)
         self._tell_readers()
         return tracker.again()

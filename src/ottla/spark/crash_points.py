@@ -2,8 +2,8 @@
 
 OTTLA_SPARK_CRASH names a directory. Its file `plan` is `point`, `point@batch` or several of them
 with commas, each with an action after a colon: `kill` (the process kills itself, as a lost executor
-does), `stall` (it waits until its mark is taken away, while the test kills whom it likes) or
-`raise`. Each happens once: a file `point` says that it has.
+does), `stall` (it waits until its mark or the plan is taken away, while the test kills whom it
+likes) or `raise`. Each happens once: a file `point` says that it has.
 """
 
 from __future__ import annotations
@@ -37,14 +37,21 @@ def crash_point(name: str, batch: int) -> None:
     if directory is None:
         return
     plan = Path(directory) / "plan"
-    for entry in plan.read_text().split(",") if plan.exists() else ():
+    for entry in _entries(plan):
         where, _, action = entry.strip().partition(":")
         point, _, number = where.partition("@")
         if point == name and (not number or int(number) == batch):
-            _crash(Path(directory) / name, action)
+            _crash(Path(directory) / name, plan, action)
 
 
-def _crash(mark: Path, action: str) -> None:
+def _entries(plan: Path) -> list[str]:
+    try:
+        return plan.read_text().split(",")
+    except FileNotFoundError:
+        return []
+
+
+def _crash(mark: Path, plan: Path, action: str) -> None:
     name = mark.name
     try:
         # Whole at once: who sees the mark can read in it who waits.
@@ -57,5 +64,6 @@ def _crash(mark: Path, action: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if action == "raise":
         raise SparkError(f"crash point {name}")
-    while mark.exists():
+    # Nobody takes away the mark of one who read the plan just before it was taken away.
+    while mark.exists() and plan.exists():
         time.sleep(_LOOK_SECONDS)
