@@ -30,7 +30,7 @@ ROW_BYTES = 1_000
 PARTITIONS = 2
 QUERY_SECONDS_MAX = 3_600
 LATENCY_ROWS_PER_S = 100
-MADE_BATCHES = 4
+MADE_BATCHES = 6
 
 Figures = dict[str, float]
 
@@ -159,20 +159,21 @@ class Bench:
             )
         )
         make_room(self.directory, (MADE_BATCHES + 1) * rows * ROW_BYTES)
-        spark_cpu, broker_cpu = self._spark_cpu_seconds(), side.broker.cpu_seconds()
         write = made.writeStream.format(side.format).options(**side.options(topic=topic))
         query = self._started(write)
+        _until_batch(query, 0)
+        spark_cpu, broker_cpu = self._spark_cpu_seconds(), side.broker.cpu_seconds()
         _until_batch(query, MADE_BATCHES)
-        query.stop()
         spark_cpu = self._spark_cpu_seconds() - spark_cpu
         broker_cpu = side.broker.cpu_seconds() - broker_cpu
+        query.stop()
         delete_topics(side.broker.bootstrap, topic)
         batches = [one for one in query.recentProgress if one["numInputRows"]]
         took_ms = [one["durationMs"]["triggerExecution"] for one in batches[1:]]
         return {
             "rows_per_s": rows / median(took_ms) * 1000,
-            "cpu_s_per_million": (spark_cpu + broker_cpu) / (len(batches) * rows) * 1e6,
-            "spark_cpu_s_per_million": spark_cpu / (len(batches) * rows) * 1e6,
+            "cpu_s_per_million": (spark_cpu + broker_cpu) / (MADE_BATCHES * rows) * 1e6,
+            "spark_cpu_s_per_million": spark_cpu / (MADE_BATCHES * rows) * 1e6,
         }
 
     def _measured(self, side: Side, rows: int, run: Callable[[], None]) -> Figures:

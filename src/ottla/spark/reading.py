@@ -15,6 +15,7 @@ from ottla.spark.cluster_view import RangeReader
 from ottla.spark.crash_points import crash_point, is_armed
 from ottla.spark.ranges import OffsetRange
 from ottla.spark.source_options import SourceOptions
+from ottla.spark.task_memory import keep_memory
 from ottla.spark.tasks import batch_number
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class RangePartition(InputPartition):
 def read_range(
     options: SourceOptions, wanted: OffsetRange, filters: tuple[RowFilter, ...] = ()
 ) -> Iterator[pa.RecordBatch]:
+    keep_memory()
     needed = options.columns
     extra = tuple(dict.fromkeys(one.column for one in filters if one.column not in needed))
     for batch in reader_for(options).read(wanted, needed + extra):

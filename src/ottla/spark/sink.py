@@ -32,6 +32,7 @@ from ottla.spark.sink_protocol import (
     token_of_run,
     write_task,
 )
+from ottla.spark.task_memory import keep_memory
 from ottla.spark.tasks import this_task
 from ottla.spark.wire import producer_settings
 
@@ -105,6 +106,7 @@ class OttlaStreamWriter(Shipped, DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        keep_memory()
         options = self.options
         if options.delivery == AT_LEAST_ONCE:
             return Message(_write_at_least_once(options, iterator))
@@ -150,6 +152,7 @@ class OttlaBatchWriter(Shipped, DataSourceArrowWriter):
         self.token = options.batch_token or token_of_run(self.run)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        keep_memory()
         options = self.options
         if options.delivery == AT_LEAST_ONCE:
             return Message(_write_at_least_once(options, iterator))

@@ -1,0 +1,73 @@
+"""A task's process keeps its memory from batch to batch; a choice of somebody else's is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# In a process of its own, as a task's is: what it sets stays set. Prints whether memory is kept and
+# how many pages were touched anew by the last of ten pieces of 16 MB, one after the other.
+TASK = """
+import resource
+import pyarrow as pa
+from pyspark import TaskContext
+from ottla.spark.task_memory import keep_memory
+
+{before}
+kept = keep_memory()
+for _ in range(10):
+    begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    pa.nulls(2_000_000, pa.int64())
+    touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begin
+print(kept, touched)
+"""
+IN_A_TASK = "TaskContext._taskContext = TaskContext()"
+PAGES_OF_A_PIECE = 16_000_000 // 4096
+
+
+def in_a_process(before: str, **chosen: str) -> tuple[bool, int]:
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ARROW_", "MALLOC_", "GLIBC_"))
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", TASK.format(before=before)],
+        env={**own, **chosen},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kept, touched = done.stdout.split()
+    return kept == "True", int(touched)
+
+
+def test_memory_of_a_batch_is_there_for_the_next() -> None:
+    kept, touched = in_a_process(IN_A_TASK)
+    assert kept
+    assert touched < PAGES_OF_A_PIECE // 100
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"ARROW_DEFAULT_MEMORY_POOL": "jemalloc"},
+        {"MALLOC_TRIM_THRESHOLD_": "131072"},
+        {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"},
+    ],
+    ids=lambda chosen: next(iter(chosen)),
+)
+def test_what_the_environment_says_is_kept(chosen: dict[str, str]) -> None:
+    assert not in_a_process(IN_A_TASK, **chosen)[0]
+
+
+def test_a_pool_that_the_program_has_set_is_kept() -> None:
+    before = f"{IN_A_TASK}; pa.set_memory_pool(pa.jemalloc_memory_pool())"
+    assert not in_a_process(before)[0]
+
+
+def test_a_process_that_runs_no_task_is_left_alone() -> None:
+    assert not in_a_process("")[0]
