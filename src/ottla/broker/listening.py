@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 from ottla.base.errors import ConfigError
 from ottla.base.limits import REQUEST_MEMORY_BYTES_MAX
@@ -20,8 +21,13 @@ from ottla.runtime.timers import LoopTimers
 # else: with Kafka's 50, a burst of 1,000 connections stalled for a second, five times.
 BACKLOG_MIN = 1024
 UNLIMITED = 2**31 - 1
+LEFT_TO_THE_KERNEL = -1
 # What a client nearby takes to hear an answer and ask again, with some to spare.
 LOOK_ALONE_US = 200
+# Half of the usual answer: a reader with a narrow window is sent the rest by the kernel, and one
+# with a wide window keeps up. Measured in docs/internals/performance.md.
+SEND_BUFFER_BYTES = 512 * 1024
+SEND_BUFFER_LIMIT = Path("/proc/sys/net/core/wmem_max")
 
 
 class Listening:
@@ -89,8 +95,8 @@ class Listening:
     def _bind_one(self, acceptor: Acceptor, spec: ListenerSpec) -> int:
         backlog = max(self._config().get_int("socket.listen.backlog.size"), BACKLOG_MIN)
         buffers = (
-            self._buffer_bytes("socket.send.buffer.bytes"),
-            self._buffer_bytes("socket.receive.buffer.bytes"),
+            self._buffer_bytes("socket.send.buffer.bytes", _send_buffer_bytes()),
+            self._buffer_bytes("socket.receive.buffer.bytes", LEFT_TO_THE_KERNEL),
         )
         try:
             return acceptor.bind(spec.host, spec.port, backlog, buffers)
@@ -103,11 +109,10 @@ class Listening:
         overrides = connections_per_ip_overrides(self._config())
         return overrides.get(address, self._config().get_int("max.connections.per.ip"))
 
-    def _buffer_bytes(self, name: str) -> int:
-        """-1 leaves the size to the kernel, which finds a better one than Kafka's 100 KiB; what
-        somebody has set is kept to."""
+    def _buffer_bytes(self, name: str, otherwise: int) -> int:
+        """There are better sizes than Kafka's 100 KiB; what somebody has set is kept to."""
         config = self._config()
-        return config.get_int(name) if config.is_set(name) else -1
+        return config.get_int(name) if config.is_set(name) else otherwise
 
     def _advertise(self, spec: ListenerSpec, port: int) -> None:
         for advertised in self._listeners.advertised:
@@ -125,3 +130,13 @@ class Listening:
     def close(self) -> None:
         self.close_ports()
         self.processor.close()
+
+
+def _send_buffer_bytes() -> int:
+    """A smaller one than asked for is all that we get above the limit, and worse than what the
+    kernel finds by itself, which may be larger than that."""
+    try:
+        limit = int(SEND_BUFFER_LIMIT.read_text())
+    except (OSError, ValueError):
+        return LEFT_TO_THE_KERNEL
+    return SEND_BUFFER_BYTES if limit >= SEND_BUFFER_BYTES else LEFT_TO_THE_KERNEL

@@ -5,10 +5,13 @@ Method: real sockets at the ports of a `Listening` that accepts two connections.
 from __future__ import annotations
 
 import asyncio
+import socket
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from ottla.broker import listening as listening_room
 from ottla.broker.listening import Listening
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.runtime.clocks import SystemClock
@@ -86,3 +89,45 @@ def test_a_broker_alone_looks_before_it_sleeps(settings: dict[str, str], looks: 
             timers.close()
 
     assert asyncio.run(bound()) == looks
+
+
+async def send_buffer(settings: dict[str, str]) -> int:
+    """Of a connection that was taken."""
+    loop = asyncio.get_running_loop()
+    config = BrokerConfig({**ONE, **settings})
+    listening = Listening(lambda: config)
+    timers = LoopTimers(loop, SystemClock())
+    listening.bind(loop, cast(HandlerPool, None), timers)
+    opened: list[int] = []
+
+    def take(connected: socket.socket, listener_name: str) -> None:
+        opened.append(connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+        connected.close()
+
+    listening.processor.open = take  # type: ignore[method-assign]
+    listening.start()
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", listening.bound[0][1])
+        while not opened:
+            await asyncio.sleep(0.001)
+        writer.close()
+    finally:
+        listening.close()
+        timers.close()
+    return opened[0]
+
+
+def test_a_send_buffer_that_suits_readers_unless_it_was_set_or_is_not_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "wmem_max"
+    monkeypatch.setattr(listening_room, "SEND_BUFFER_LIMIT", limit)
+    monkeypatch.setattr(listening_room, "SEND_BUFFER_BYTES", 60_000)
+    by_the_kernel = asyncio.run(send_buffer({"socket.send.buffer.bytes": "-1"}))
+    limit.write_text("60000\n")
+    assert asyncio.run(send_buffer({})) == 120_000  # the kernel doubles it, for its own needs
+    assert asyncio.run(send_buffer({"socket.send.buffer.bytes": "30000"})) == 60_000
+    limit.write_text("59999\n")
+    assert asyncio.run(send_buffer({})) == by_the_kernel
+    limit.unlink()
+    assert asyncio.run(send_buffer({})) == by_the_kernel

@@ -145,7 +145,8 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
         "socket.send.buffer.bytes",
         102_400,
         about=(
-            "Size of the send buffer of client connections; -1 leaves it to the operating system."
+            "Size of the send buffer of client connections; -1 leaves it to the operating system. "
+            "If it is not set, 512 KiB, or left to it where it allows less."
         ),
     ),
     *without_effect(
