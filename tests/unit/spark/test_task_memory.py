@@ -38,7 +38,7 @@ def in_a_process(before: str, **chosen: str) -> tuple[bool, str, int]:
     own = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("ARROW_", "MALLOC_", "GLIBC_"))
+        if not name.startswith(("ARROW_", "MALLOC_", "GLIBC_", "LD_PRELOAD"))
     }
     done = subprocess.run(
         [sys.executable, "-c", TASK.format(before=before, size=PIECE_BYTES)],
