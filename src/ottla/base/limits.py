@@ -30,6 +30,11 @@ LOOP_DECOMPRESS_BYTES_MAX = 64 * 1024
 # Requests of one connection that wait for their answer; past it the connection is not read.
 PIPELINED_REQUESTS_MAX = 64
 
+# Requests that are waited for, so that they are handled together, and their bytes. Java's producer
+# has five under way; more than a processor's buffer holds cannot come at once.
+GATHERED_REQUESTS_MAX = 5
+GATHERED_BYTES_MAX = 256 * 1024
+
 # Bytes waiting to be sent to a peer before its requests are no longer read.
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 

@@ -13,6 +13,7 @@ from ottla.metadata.configs.listeners import ListenerSpec, parse_listeners
 from ottla.net.acceptor import Acceptor, ConnectionLimits
 from ottla.net.incoming import FrameMemory
 from ottla.net.lookout import Lookout
+from ottla.net.patience import Patience
 from ottla.net.processor import Processor
 from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.timers import LoopTimers
@@ -63,6 +64,7 @@ class Listening:
             ),
             idle_ms_max=lambda: self._config().get_int("connections.max.idle.ms"),
             lookout=self._lookout(loop),
+            patience=self._patience(loop),
         )
         for spec in self._listeners.listening:
             acceptor = Acceptor(
@@ -84,6 +86,10 @@ class Listening:
             is_alone = not self._config().get_optional_str("zookeeper.connect")
             microseconds = LOOK_ALONE_US if is_alone else 0
         return Lookout(loop.call_soon, microseconds / 1e6) if microseconds else None
+
+    def _patience(self, loop: asyncio.AbstractEventLoop) -> Patience | None:
+        tick_ms = self._config().get_int("ottla.gather.requests.ms")
+        return Patience(loop.call_later, tick_ms / 1000) if tick_ms else None
 
     def _is_for_brokers(self, spec: ListenerSpec) -> bool:
         return spec.name == self.inter_broker_name and len(self._listeners.listening) > 1

@@ -27,6 +27,7 @@ from ottla.base.limits import (
 )
 from ottla.handlers.context import Context
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, ParkedDeferred, Part
+from ottla.net.gathering import AT_ONCE, Gathering
 from ottla.net.incoming import FrameError, Incoming
 from ottla.net.outgoing import Outgoing
 
@@ -56,10 +57,13 @@ class Connection:
         "_bytes_held",
         "_closed",
         "_descriptor",
+        "_gathering",
         "_is_flush_due",
+        "_low_mark",
         "_outgoing",
         "_processor",
         "_reading",
+        "_received",
         "_slots",
         "_socket",
         "_writing",
@@ -72,6 +76,7 @@ class Connection:
         "last_read_ms",
         "listener_name",
         "opened_ms",
+        "reads",
     )
 
     def __init__(
@@ -93,6 +98,10 @@ class Connection:
         self._writing = False
         self._is_flush_due = False
         self._closed = False
+        self._gathering: Gathering | None = None
+        self._low_mark = AT_ONCE  # bytes that the kernel was told to wait for
+        self._received = 0  # by the last read
+        self.reads = 0
         self.answered = 0
         self.opened_ms = self.last_read_ms = self.last_progress_ms = processor.now_ms()
         self._resume_reading()
@@ -100,25 +109,35 @@ class Connection:
     # -- reading ----------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
+        requests = self._read()
+        if requests > 1 or self._gathering is not None:
+            self._gather(requests)
+
+    def _read(self) -> int:
+        """The number of requests that were handled."""
+        self._received = 0
         try:
             received = self.incoming.receive(self._socket)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
             self.close()
-            return
+            return 0
         except FrameError as refused:
             self._refuse(refused)
-            return
+            return 0
         if received == 0:
             self.close()
-            return
+            return 0
+        self._received = received
+        self.reads += 1
         self.last_read_ms = self._processor.now_ms()
-        self._handle_frames()
+        return self._handle_frames()
 
-    def _handle_frames(self) -> None:
+    def _handle_frames(self) -> int:
         """Handle every whole frame at hand, until an answer must be waited for."""
         incoming = self.incoming
+        handled = 0
         try:
             while (
                 not self._barrier
@@ -129,24 +148,64 @@ class Connection:
                 if frame is None:
                     break
                 self._handle(frame)
+                handled += 1
                 if self._closed or (
                     self._outgoing.bytes_queued > WRITE_BUFFER_BYTES_MAX and not self._drained()
                 ):
                     break
         except (FrameError, MalformedRequest, CloseConnection) as refused:
             self._refuse(refused)
-            return
+            return handled
         except Exception:  # the last line of defence: one bad request must not end the broker
             log.exception("request of %s failed", self.client_address)
             self.close()
         if self._closed:
-            return
+            return handled
         try:
             incoming.put_aside(self.last_read_ms)
         except FrameError as refused:
             self._refuse(refused)
-            return
+            return handled
         self._flush()
+        return handled
+
+    def _gather(self, requests: int) -> None:
+        """Several came at once, now or before: how much to wait for the next time."""
+        gathering = self._gathering
+        if gathering is None:
+            if self._processor.patience is None:
+                return
+            gathering = self._gathering = Gathering()
+        gathering.on_read(requests, self._received)
+        self._wait_for(gathering.bytes_wanted)
+
+    def is_gathered(self) -> bool:
+        return self._low_mark > AT_ONCE and not self._closed
+
+    def read_late(self) -> None:
+        gathering = self._gathering
+        assert gathering is not None
+        if not self._reading:
+            self._wait_for(AT_ONCE)
+            return
+        requests = self._read()
+        gathering.on_late(requests, self._received)
+        self._wait_for(gathering.bytes_wanted)
+
+    def _wait_for(self, bytes_wanted: int) -> None:
+        """Tell the kernel how many bytes are worth being woken for."""
+        if self._slots:
+            bytes_wanted = AT_ONCE  # it is owed answers, and may not send more before it has them
+        if bytes_wanted == self._low_mark or self._closed:
+            return
+        self._low_mark = bytes_wanted
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, bytes_wanted)
+        except OSError:
+            self.close()
+            return
+        if bytes_wanted > AT_ONCE and self._processor.patience is not None:
+            self._processor.patience.watch(self)
 
     def _drained(self) -> bool:
         """Cheap requests with dear answers: send before more of them are handled."""
@@ -160,7 +219,11 @@ class Connection:
         outcome = self._processor.dispatch(self, frame)
         lookout = self._processor.lookout
         # Not after records: whoever gets those is busy with them for a while.
-        if lookout is not None and type(outcome) is not list:
+        if (
+            lookout is not None
+            and type(outcome) is not list
+            and (self._gathering is None or not self._gathering.bytes_aimed)
+        ):
             lookout.request_came()
         if type(outcome) is bytes and not self._slots:
             self.answered += 1

@@ -19,6 +19,7 @@ from ottla.base.ports import Pool, Timer, Timers
 from ottla.net.connection import Answer, Connection
 from ottla.net.incoming import FrameMemory, Incoming
 from ottla.net.lookout import Lookout
+from ottla.net.patience import Patience
 
 log = logging.getLogger("ottla.net")
 
@@ -40,6 +41,7 @@ class Processor:
         memory: FrameMemory,
         idle_ms_max: Callable[[], int],
         lookout: Lookout | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.loop = loop
         # Set before the first connection is taken: ports are bound before there is a dispatcher.
@@ -50,6 +52,7 @@ class Processor:
         self.scratch = bytearray(SCRATCH_BYTES)
         self.call_soon = loop.call_soon
         self.lookout = lookout
+        self.patience = patience
         self._timers = timers
         self._idle_ms_max = idle_ms_max
         self._connections: dict[int, Connection] = {}

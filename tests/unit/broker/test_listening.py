@@ -14,6 +14,7 @@ import pytest
 from ottla.broker import listening as listening_room
 from ottla.broker.listening import Listening
 from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.net.processor import Processor
 from ottla.runtime.clocks import SystemClock
 from ottla.runtime.handler_pool import HandlerPool
 from ottla.runtime.timers import LoopTimers
@@ -66,6 +67,19 @@ def test_one_listener_for_all_has_one_limit_for_all(limit: str) -> None:
     assert asyncio.run(refused({**ONE, limit: "2"})) == [True]
 
 
+async def processor_of(settings: dict[str, str]) -> Processor:
+    config = BrokerConfig({**ONE, **settings})
+    listening = Listening(lambda: config)
+    loop = asyncio.get_running_loop()
+    timers = LoopTimers(loop, SystemClock())
+    listening.bind(loop, cast(HandlerPool, None), timers)
+    try:
+        return listening.processor
+    finally:
+        listening.close()
+        timers.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "looks"),
     [
@@ -76,19 +90,16 @@ def test_one_listener_for_all_has_one_limit_for_all(limit: str) -> None:
     ],
 )
 def test_a_broker_alone_looks_before_it_sleeps(settings: dict[str, str], looks: bool) -> None:
-    async def bound() -> bool:
-        config = BrokerConfig({**ONE, **settings})
-        listening = Listening(lambda: config)
-        loop = asyncio.get_running_loop()
-        timers = LoopTimers(loop, SystemClock())
-        listening.bind(loop, cast(HandlerPool, None), timers)
-        try:
-            return listening.processor.lookout is not None
-        finally:
-            listening.close()
-            timers.close()
+    assert (asyncio.run(processor_of(settings)).lookout is not None) == looks
 
-    assert asyncio.run(bound()) == looks
+
+@pytest.mark.parametrize(
+    ("settings", "gathers"), [({}, True), ({"ottla.gather.requests.ms": "0"}, False)]
+)
+def test_requests_are_gathered_unless_it_is_turned_off(
+    settings: dict[str, str], gathers: bool
+) -> None:
+    assert (asyncio.run(processor_of(settings)).patience is not None) == gathers
 
 
 async def send_buffer(settings: dict[str, str]) -> int:

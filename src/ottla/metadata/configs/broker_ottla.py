@@ -17,7 +17,7 @@ from ottla.metadata.configs.definition import (
     without_effect,
 )
 from ottla.metadata.configs.reasons import PAST
-from ottla.metadata.configs.validators import HostAndPort, at_least
+from ottla.metadata.configs.validators import HostAndPort, at_least, between
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
     long(
@@ -31,6 +31,16 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "turns it off."
         ),
         mode=CLUSTER_WIDE,
+    ),
+    integer(
+        "ottla.gather.requests.ms",
+        2,
+        between(0, 1000),
+        about=(
+            "How long the broker waits for more requests of a client that has several under way, "
+            "so that it handles them together; twice as long at most. It stops by itself where no "
+            "more come. 0 turns it off."
+        ),
     ),
     integer(
         "ottla.look.before.sleep.us",

@@ -1,0 +1,165 @@
+"""Goal: requests of a peer that has several under way are handled together, and none waits long.
+Method: real sockets; the low-water mark is asked of the kernel, the ticks are the test's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from ottla.net.gathering import AT_ONCE
+from ottla.net.lookout import Lookout
+from ottla.net.patience import Patience
+from tests.unit.net.test_connection import Server, framed, next_answer, scenario, seen
+
+BODY = b"now" + bytes(997)
+FRAME = framed(BODY)
+
+
+class Ticks:
+    """Takes the place of the loop's timer."""
+
+    def __init__(self, server: Server) -> None:
+        self.due: list[Callable[[], None]] = []
+        server.processor.patience = Patience(lambda _, callback: self.due.append(callback), 0.002)
+
+    def tick(self) -> None:
+        called, self.due = self.due, []
+        for callback in called:
+            callback()
+
+
+def low_mark(server: Server) -> int:
+    return server.connection()._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+async def send_and_hear(writer: Any, reader: Any, requests: int) -> None:
+    writer.write(FRAME * requests)
+    for _ in range(requests):
+        assert await next_answer(reader) == BODY
+
+
+async def turns() -> None:
+    """Long enough for the loop to have read what there is to read."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+def test_what_came_at_once_is_waited_for() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        Ticks(server)
+        await send_and_hear(writer, reader, 1)
+        assert low_mark(server) == AT_ONCE
+        await send_and_hear(writer, reader, 3)
+        assert low_mark(server) == 3 * len(FRAME)
+        writer.write(FRAME * 2)
+        await turns()
+        assert len(server.seen) == 4
+        writer.write(FRAME)
+        for _ in range(3):
+            await next_answer(reader)
+        assert len(server.seen) == 7
+
+    scenario(play)
+
+
+def test_less_than_that_is_handled_after_a_tick() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        ticks = Ticks(server)
+        await send_and_hear(writer, reader, 3)
+        ticks.tick()
+        writer.write(FRAME)
+        await turns()
+        ticks.tick()
+        assert await next_answer(reader) == BODY
+        assert low_mark(server) == AT_ONCE
+        await send_and_hear(writer, reader, 1)
+
+    scenario(play)
+
+
+def test_a_pause_ends_the_wait_and_the_timer() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        ticks = Ticks(server)
+        await send_and_hear(writer, reader, 3)
+        ticks.tick()
+        assert low_mark(server) == AT_ONCE
+        assert ticks.due == []
+        await send_and_hear(writer, reader, 1)
+        assert low_mark(server) == 3 * len(FRAME)
+
+    scenario(play)
+
+
+def test_who_is_owed_an_answer_is_not_waited_for() -> None:
+    """It may have as many requests under way as it wants to."""
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        Ticks(server)
+        await send_and_hear(writer, reader, 3)
+        writer.write(FRAME * 2 + framed(b"later" + bytes(995)))
+        await seen(server, 6)
+        assert low_mark(server) == AT_ONCE
+        writer.write(FRAME)
+        await seen(server, 7)
+
+    scenario(play)
+
+
+def test_the_end_of_a_peer_is_noticed_while_more_is_waited_for() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        ticks = Ticks(server)
+        await send_and_hear(writer, reader, 3)
+        writer.close()
+        while server.processor.count():
+            await asyncio.sleep(0.001)
+        ticks.tick()
+        assert ticks.due == []
+
+    scenario(play)
+
+
+def test_a_peer_that_is_not_read_from_is_not_read_late() -> None:
+    """What it is owed does not leave: its next request has to wait, whatever the tick says."""
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        ticks = Ticks(server)
+        await send_and_hear(writer, reader, 3)
+        server.connection()._pause_reading()
+        writer.write(FRAME)
+        await turns()
+        ticks.tick()
+        assert len(server.seen) == 3
+        assert low_mark(server) == AT_ONCE
+        server.connection()._resume_reading()
+        assert await next_answer(reader) == BODY
+
+    scenario(play)
+
+
+def test_nobody_looks_for_what_is_gathered() -> None:
+    class Noting(Lookout):
+        came = 0
+
+        def request_came(self) -> None:
+            self.came += 1
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        Ticks(server)
+        server.processor.lookout = noting = Noting(asyncio.get_running_loop().call_soon, 0.0)
+        await send_and_hear(writer, reader, 2)
+        assert noting.came == 2
+        await send_and_hear(writer, reader, 2)
+        assert noting.came == 2
+
+    scenario(play)
+
+
+def test_without_patience_nothing_is_gathered() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        await send_and_hear(writer, reader, 3)
+        assert low_mark(server) == AT_ONCE
+
+    scenario(play)
