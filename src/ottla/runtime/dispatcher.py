@@ -43,6 +43,8 @@ class Peer(Protocol):
     client_address: str
     last_context: Context | None
 
+    def client_named(self, software_name: str, software_version: str) -> None: ...
+
 
 class Dispatcher:
     def __init__(self, services: Services, stats: RequestStats) -> None:
@@ -108,6 +110,7 @@ class Dispatcher:
                 peer.listener_name,
                 peer.connection_id,
                 peer.client_address,
+                client_named=peer.client_named,
             )
         return context
 

@@ -16,6 +16,8 @@ from tests.unit.net.test_connection import Server, framed, next_answer, scenario
 
 BODY = b"now" + bytes(997)
 FRAME = framed(BODY)
+THREE = 5 * len(FRAME) // 2
+"""Bytes that are waited for where three requests came at once."""
 
 
 class Ticks:
@@ -53,7 +55,7 @@ def test_what_came_at_once_is_waited_for() -> None:
         await send_and_hear(writer, reader, 1)
         assert low_mark(server) == AT_ONCE
         await send_and_hear(writer, reader, 3)
-        assert low_mark(server) == 3 * len(FRAME)
+        assert low_mark(server) == THREE
         writer.write(FRAME * 2)
         await turns()
         assert len(server.seen) == 4
@@ -88,7 +90,7 @@ def test_a_pause_ends_the_wait_and_the_timer() -> None:
         assert low_mark(server) == AT_ONCE
         assert ticks.due == []
         await send_and_hear(writer, reader, 1)
-        assert low_mark(server) == 3 * len(FRAME)
+        assert low_mark(server) == THREE
 
     scenario(play)
 
