@@ -37,9 +37,6 @@ class Peer:
     def __init__(self) -> None:
         self.last_context: Context | None = None
 
-    def client_named(self, software_name: str, software_version: str) -> None:
-        raise AssertionError("nobody asks for versions here")
-
 
 class World:
     def __init__(self, *, is_one_line: bool) -> None:

@@ -31,10 +31,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?", re.ASCII)
 
 def handle(context: Context, request: Any) -> Fields:
     version = context.api_version
-    if version >= FIRST_VERSION_WITH_SOFTWARE_NAME:
-        if not _is_named_well(request):
-            return {"error_code": INVALID_REQUEST, "api_keys": [], "throttle_time_ms": 0}
-        context.client_named(request.client_software_name, request.client_software_version)
+    if version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not _is_named_well(request):
+        return {"error_code": INVALID_REQUEST, "api_keys": [], "throttle_time_ms": 0}
     services = context.services
     return {
         "error_code": NONE,

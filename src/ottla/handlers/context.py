@@ -242,10 +242,6 @@ class Route(Protocol):
         ...
 
 
-def _nobody_asks(software_name: str, software_version: str) -> None:
-    pass
-
-
 @dataclass(slots=True)
 class Context:
     services: Services
@@ -256,8 +252,6 @@ class Context:
     client_address: str = ""
     route: Route | None = None
     """For the next request like the last; see `produce_route`, `fetch_route`, `commit_route`."""
-    client_named: Callable[[str, str], None] = _nobody_asks
-    """To be told the name and version of the client's software, when it tells them."""
 
 
 Handler = Callable[[Context, Any], Any]

@@ -29,7 +29,6 @@ from ottla.handlers.context import Context
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, ParkedDeferred, Part
 from ottla.net.gathering import AT_ONCE, Gathering
 from ottla.net.incoming import FrameError, Incoming
-from ottla.net.nearby import is_nearby, send_unpaced, wants_pace
 from ottla.net.outgoing import Outgoing
 
 if TYPE_CHECKING:
@@ -207,10 +206,6 @@ class Connection:
             return
         if bytes_wanted > AT_ONCE and self._processor.patience is not None:
             self._processor.patience.watch(self)
-
-    def client_named(self, software_name: str, software_version: str) -> None:
-        if is_nearby(self.client_address) and not wants_pace(software_name, software_version):
-            send_unpaced(self._socket)
 
     def _drained(self) -> bool:
         """Cheap requests with dear answers: send before more of them are handled."""

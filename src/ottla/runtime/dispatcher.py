@@ -43,8 +43,6 @@ class Peer(Protocol):
     client_address: str
     last_context: Context | None
 
-    def client_named(self, software_name: str, software_version: str) -> None: ...
-
 
 class Dispatcher:
     def __init__(self, services: Services, stats: RequestStats) -> None:
@@ -110,7 +108,6 @@ class Dispatcher:
                 peer.listener_name,
                 peer.connection_id,
                 peer.client_address,
-                client_named=peer.client_named,
             )
         return context
 

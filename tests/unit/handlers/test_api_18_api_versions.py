@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ottla.handlers import api_18_api_versions as module
-from ottla.handlers.context import Context
 from ottla.protocol.messages import encode_response
 from tests.unit.handlers.read_fakes import FakeServices, an_image, ask, versions_of
 
@@ -105,22 +104,3 @@ def test_the_clients_software_has_a_name(
 def test_an_unserved_version_is_answered_as_kafka_does_byte_for_byte() -> None:
     body = encode_response(18, 0, module.unsupported_version_response())
     assert body == b"\x00\x23" + b"\x00\x00\x00\x01" + b"\x00\x12\x00\x00\x00\x04"
-
-
-@pytest.mark.parametrize(
-    ("version", "name", "told"),
-    [(2, "a", []), (3, "a", [("a", "1")]), (4, "a", [("a", "1")]), (4, "-", [])],
-)
-def test_who_is_named_well_is_made_known(
-    version: int, name: str, told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard: list[tuple[str, str]] = []
-    real = module.handle
-
-    def handle(context: Context, request: Any) -> Any:
-        context.client_named = lambda *named: heard.append(named)
-        return real(context, request)
-
-    monkeypatch.setattr(module, "handle", handle)
-    api_versions(version, name)
-    assert heard == told
