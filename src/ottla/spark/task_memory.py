@@ -18,17 +18,17 @@ from functools import cache
 import pyarrow as pa
 from pyspark import TaskContext
 
+from ottla.client.columns.memory import is_pool_chosen
+
 KEPT_BYTES = 128 * 1024 * 1024
 # Numbers of `mallopt`, in glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _CHOSEN_BY = (
-    "ARROW_DEFAULT_MEMORY_POOL",
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",
     "GLIBC_TUNABLES",
     "LD_PRELOAD",
 )
-_OF_ARROW = "mimalloc"
 
 
 def keep_memory() -> bool:
@@ -38,9 +38,7 @@ def keep_memory() -> bool:
 
 @cache
 def _kept() -> bool:
-    if any(name in os.environ for name in _CHOSEN_BY):
-        return False
-    if pa.default_memory_pool().backend_name != _OF_ARROW:
+    if is_pool_chosen() or any(name in os.environ for name in _CHOSEN_BY):
         return False
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # another C library has none
     if set_option is None:

@@ -20,10 +20,14 @@ _CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL"
 _OF_ARROW = "mimalloc"
 
 
+def is_pool_chosen() -> bool:
+    """Whether somebody has told Arrow where to lay out its tables."""
+    return _CHOSEN_BY in os.environ or pa.default_memory_pool().backend_name != _OF_ARROW
+
+
 def table_memory() -> pa.MemoryPool | None:
     """None: Arrow's default, as it is at that time."""
-    is_chosen = _CHOSEN_BY in os.environ or pa.default_memory_pool().backend_name != _OF_ARROW
-    return None if is_chosen else _without_huge_pages()
+    return None if is_pool_chosen() else _without_huge_pages()
 
 
 @cache
