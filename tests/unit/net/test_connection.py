@@ -98,6 +98,18 @@ class _NoPool:
         raise AssertionError("nothing here needs a thread")
 
 
+class Noting(Lookout):
+    """Counts the requests after which it was to look for more."""
+
+    came = 0
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop().call_soon, 0.0)
+
+    def request_came(self) -> None:
+        self.came += 1
+
+
 def scenario(play: Callable[[Server, Any, Any], Awaitable[None]]) -> None:
     async def main() -> None:
         server = Server()
@@ -161,14 +173,8 @@ def test_answers_of_one_turn_leave_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_loop_looks_for_requests_after_all_but_those_that_get_records() -> None:
-    class Noting(Lookout):
-        came = 0
-
-        def request_came(self) -> None:
-            self.came += 1
-
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        server.processor.lookout = noting = Noting(asyncio.get_running_loop().call_soon, 0.0)
+        server.processor.lookout = noting = Noting()
         for body, count in ((b"now", 1), (b"records", 1), (b"later", 2)):
             before = len(server.seen)
             writer.write(framed(body))

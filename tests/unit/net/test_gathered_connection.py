@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.net.gathering import AT_ONCE
-from ottla.net.lookout import Lookout
 from ottla.net.patience import Patience
-from tests.unit.net.test_connection import Server, framed, next_answer, scenario, seen
+from tests.unit.net.test_connection import Noting, Server, framed, next_answer, scenario, seen
 
 BODY = b"now" + bytes(997)
 FRAME = framed(BODY)
@@ -142,15 +141,9 @@ def test_a_peer_that_is_not_read_from_is_not_read_late() -> None:
 
 
 def test_nobody_looks_for_what_is_gathered() -> None:
-    class Noting(Lookout):
-        came = 0
-
-        def request_came(self) -> None:
-            self.came += 1
-
     async def play(server: Server, reader: Any, writer: Any) -> None:
         Ticks(server)
-        server.processor.lookout = noting = Noting(asyncio.get_running_loop().call_soon, 0.0)
+        server.processor.lookout = noting = Noting()
         await send_and_hear(writer, reader, 2)
         assert noting.came == 2
         await send_and_hear(writer, reader, 2)
