@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from ottla.net.gathering import AT_ONCE
-from ottla.net.patience import Patience
 from tests.unit.net.test_connection import Noting, Server, framed, next_answer, scenario, seen
+from tests.unit.net.test_patience import Ticks
 
 BODY = b"now" + bytes(997)
 FRAME = framed(BODY)
@@ -19,17 +18,11 @@ THREE = 5 * len(FRAME) // 2
 """Bytes that are waited for where three requests came at once."""
 
 
-class Ticks:
-    """Takes the place of the loop's timer."""
-
-    def __init__(self, server: Server) -> None:
-        self.due: list[Callable[[], None]] = []
-        server.processor.patience = Patience(lambda _, callback: self.due.append(callback), 0.002)
-
-    def tick(self) -> None:
-        called, self.due = self.due, []
-        for callback in called:
-            callback()
+def ticks_of(server: Server) -> Ticks:
+    """Ticks that take the place of the loop's timer."""
+    ticks = Ticks()
+    server.processor.patience = ticks.patience
+    return ticks
 
 
 def low_mark(server: Server) -> int:
@@ -50,7 +43,7 @@ async def turns() -> None:
 
 def test_what_came_at_once_is_waited_for() -> None:
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        Ticks(server)
+        ticks_of(server)
         await send_and_hear(writer, reader, 1)
         assert low_mark(server) == AT_ONCE
         await send_and_hear(writer, reader, 3)
@@ -68,7 +61,7 @@ def test_what_came_at_once_is_waited_for() -> None:
 
 def test_less_than_that_is_handled_after_a_tick() -> None:
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        ticks = Ticks(server)
+        ticks = ticks_of(server)
         await send_and_hear(writer, reader, 3)
         ticks.tick()
         writer.write(FRAME)
@@ -83,7 +76,7 @@ def test_less_than_that_is_handled_after_a_tick() -> None:
 
 def test_a_pause_ends_the_wait_and_the_timer() -> None:
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        ticks = Ticks(server)
+        ticks = ticks_of(server)
         await send_and_hear(writer, reader, 3)
         ticks.tick()
         assert low_mark(server) == AT_ONCE
@@ -98,7 +91,7 @@ def test_who_is_owed_an_answer_is_not_waited_for() -> None:
     """It may have as many requests under way as it wants to."""
 
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        Ticks(server)
+        ticks_of(server)
         await send_and_hear(writer, reader, 3)
         writer.write(FRAME * 2 + framed(b"later" + bytes(995)))
         await seen(server, 6)
@@ -111,7 +104,7 @@ def test_who_is_owed_an_answer_is_not_waited_for() -> None:
 
 def test_the_end_of_a_peer_is_noticed_while_more_is_waited_for() -> None:
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        ticks = Ticks(server)
+        ticks = ticks_of(server)
         await send_and_hear(writer, reader, 3)
         writer.close()
         while server.processor.count():
@@ -126,7 +119,7 @@ def test_a_peer_that_is_not_read_from_is_not_read_late() -> None:
     """What it is owed does not leave: its next request has to wait, whatever the tick says."""
 
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        ticks = Ticks(server)
+        ticks = ticks_of(server)
         await send_and_hear(writer, reader, 3)
         server.connection()._pause_reading()
         writer.write(FRAME)
@@ -142,7 +135,7 @@ def test_a_peer_that_is_not_read_from_is_not_read_late() -> None:
 
 def test_nobody_looks_for_what_is_gathered() -> None:
     async def play(server: Server, reader: Any, writer: Any) -> None:
-        Ticks(server)
+        ticks_of(server)
         server.processor.lookout = noting = Noting()
         await send_and_hear(writer, reader, 2)
         assert noting.came == 2
