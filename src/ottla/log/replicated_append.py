@@ -29,9 +29,6 @@ from ottla.records.batch_header import (
     read_header,
 )
 
-# How many index entries one write may add: a segment looks whether its indexes are full in between.
-RUN_BATCHES_MAX = 256
-
 Run = list[tuple[Header, memoryview]]
 
 
@@ -118,8 +115,7 @@ def _fits(
     it decides how old the segment is."""
     last_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
     return (
-        segment.size > 0
-        and len(run) < RUN_BATCHES_MAX
+        segment.has_room_for(len(run) + 1)
         and segment.size + run_size <= config.segment_bytes
         and not segment.must_roll(
             run_size, last_offset, header[MAX_TIMESTAMP], now_ms, config.roll_ms()

@@ -255,6 +255,16 @@ class Segment:
         first = self.first_timestamp
         return (timestamp - first if first >= 0 else now_ms - self.created_ms) > segment_ms
 
+    def has_room_for(self, batches: int) -> bool:
+        """Whether as many batches may be written at once, though each may want an entry in both
+        indexes. The first of a segment may not: it decides how old the segment is."""
+        offsets, times = self.offset_index, self.time_index
+        return (
+            self.size > 0
+            and offsets.entries + batches <= offsets.entries_max
+            and times.entries + batches <= times.entries_max
+        )
+
     def age_ms(self, timestamp: int, now_ms: int) -> int:
         """By the records' own time if they have one (KIP-32), else by the clock."""
         if self.first_timestamp >= 0:

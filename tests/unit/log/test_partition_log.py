@@ -382,6 +382,19 @@ def test_a_follower_stores_the_same_bytes() -> None:
     assert follower.log.leader_epochs.entries() == leader.log.leader_epochs.entries()
 
 
+@pytest.mark.parametrize("index_bytes", [12, 24, 80])
+def test_what_a_leader_sends_at_once_may_be_more_than_the_indexes_have_room_for(
+    index_bytes: int,
+) -> None:
+    _, content = leader_bytes(20)
+    follower = a_world(index_interval_bytes=1, segment_index_bytes=index_bytes)
+    follower.log.append_replicated(content)
+    assert follower.log.log_end_offset == 40
+    whole = b"".join(follower.content(base) for base in segments(follower))
+    assert whole == content
+    assert len(all_offsets(follower.reopen_killed())) == 20
+
+
 def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
     _, content = leader_bytes(5)
     follower = a_world()
