@@ -27,7 +27,7 @@ help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
 
 # ------------------------------------------------------------------------------------------ setup
-setup: $(VENV)/setup.stamp ## A virtual environment with the locked runtime and .venv/bin/ottla
+setup: $(VENV)/setup.stamp $(VENV)/native.stamp ## A virtual environment with the locked runtime and .venv/bin/ottla
 
 $(VENV)/python.stamp:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3"; exit 1; }
@@ -41,6 +41,11 @@ $(VENV)/lock.stamp: requirements/lock.txt $(VENV)/python.stamp
 	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements/lock.txt
 	@touch $@
 
+# Where there is a compiler; without one it says so, and Python does it all.
+$(VENV)/native.stamp: $(wildcard src/ottla/native/*.[ch]) src/ottla/native/build.py $(VENV)/setup.stamp
+	@$(BIN)/python -m ottla.native.build
+	@touch $@
+
 $(VENV)/setup.stamp: pyproject.toml $(VENV)/lock.stamp
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@$(COMPILE)
@@ -51,7 +56,7 @@ run: setup ## Serve on 127.0.0.1:9092 in the foreground (ARGS= goes to ottla ser
 	@exec $(BIN)/ottla serve $(ARGS)
 
 # ------------------------------------------------------------------------------------------ tests
-$(VENV)/test.stamp: requirements/test-lock.txt $(VENV)/setup.stamp
+$(VENV)/test.stamp: requirements/test-lock.txt $(VENV)/setup.stamp | $(VENV)/native.stamp
 	@echo "test-setup: test tools from requirements/test-lock.txt"
 	@$(PIP_INSTALL) --require-hashes --only-binary :all: --no-deps -r requirements/test-lock.txt
 	@touch $@

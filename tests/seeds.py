@@ -11,12 +11,15 @@ import hashlib
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent.parent / "src" / "ottla"
+SUFFIXES = (".py", ".c", ".h")
 
 
 @functools.cache
 def _digest_of_sources() -> bytes:
     digest = hashlib.sha256()
-    for path in sorted(SOURCES.rglob("*.py")):
+    for path in sorted(SOURCES.rglob("*")):
+        if path.suffix not in SUFFIXES:
+            continue
         digest.update(str(path.relative_to(SOURCES)).encode())
         digest.update(path.read_bytes())
     return digest.digest()

@@ -27,6 +27,7 @@ from ottla.base.limits import (
     LOOP_DECOMPRESS_BYTES_MAX,
 )
 from ottla.base.ports import Buffer
+from ottla.native import compiled
 from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
@@ -179,7 +180,7 @@ def _walk(body: bytes, header: Header, rules: ProduceRules) -> RecordWalk:
     codec, count = header[ATTRIBUTES] & CODEC_MASK, header[RECORD_COUNT]
     if codec == NONE:
         walk = walk_records(body, _RECORDS_IN_BODY, count)
-        if rules.keeps_plain:
+        if rules.keeps_plain and compiled is None:
             count_batch(body, _RECORDS_IN_BODY, count)
         return walk
     return walk_records(_unpacked(codec, body), 0, count)
@@ -200,7 +201,18 @@ def _unpacked(codec: int, body: bytes) -> bytes:
 
 def familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> Header | None:
     """The header of a batch that is right, is to be stored as it came, and is like many before it:
-    a short cut for those. None says nothing about a batch: it has to be looked at in full."""
+    a short cut for those. None says nothing about a batch: it has to be looked at in full. The
+    compiled twin knows all shapes."""
+    if not rules.keeps_plain:
+        return None
+    if compiled is not None:
+        return compiled.good_header(
+            records,
+            rules.max_message_bytes,
+            rules.compacted,
+            now_ms - rules.before_max_ms,
+            min(now_ms + rules.after_max_ms, _INT64_MAX),
+        )
     size = len(records)
     if size < HEADER_SIZE:
         return None
@@ -218,7 +230,6 @@ def familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> He
         or attributes & ~TRANSACTIONAL_MASK
         or last_offset_delta != count - 1
         or size > rules.max_message_bytes
-        or not rules.keeps_plain
         or (rules.compacted and not shape.has_keys)
         or (producer_id != -1 and (producer_id < 0 or sequence < 0 or epoch < 0))
     ):
@@ -230,7 +241,7 @@ def familiar_header(records: memoryview, rules: ProduceRules, now_ms: int) -> He
     if delta is None or max_timestamp != base_timestamp + delta:
         return None
     # No delta of a familiar shape is below -64.
-    if max_timestamp > now_ms + rules.after_max_ms:
+    if max_timestamp < NO_TIMESTAMP or max_timestamp > now_ms + rules.after_max_ms:
         return None
     return None if base_timestamp - 64 < now_ms - rules.before_max_ms else header
 

@@ -28,6 +28,7 @@ from functools import lru_cache
 from typing import Final
 
 from ottla.base.errors import ProtocolError
+from ottla.native import compiled
 from ottla.protocol.error_codes import INVALID_RECORD
 from ottla.records.varint_tables import (
     DELTA_1,
@@ -153,6 +154,10 @@ _Outline = tuple[int, int, int, int, int]
 def walk_records(data: bytes, position: int, count: int) -> RecordWalk:
     """Walks `count` records from `position` to the end of `data`, or raises INVALID_RECORD."""
     walk = RecordWalk(data, position, count)
+    found = None if compiled is None else compiled.walk(data, position, count)
+    if found is not None:
+        walk.delta_max, walk.delta_not_below, walk.null_key_suspected = found
+        return walk
     try:
         walk.run()
     except (IndexError, struct.error) as cause:

@@ -6,35 +6,19 @@ That shapes are used at all is seen by a walk that fails.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
-import google_crc32c
 import pytest
 
-from ottla.base.errors import ProtocolError
 from ottla.protocol.error_codes import CORRUPT_MESSAGE
 from ottla.records import shapes, validation
 from ottla.records.batch_builder import RecordToWrite, build_batch
-from ottla.records.batch_header import read_header
+from ottla.records.batch_header import MAX_TIMESTAMP, read_header
 from ottla.records.validation import ProduceRules, validate_produced
 from tests.unit.records.batches import NOW_MS, RULES, refusal, rules
+from tests.unit.records.changed_batches import KINDS, a_batch_of, changes, judged
 
-KINDS: dict[str, list[RecordToWrite]] = {
-    "one record": [RecordToWrite(NOW_MS, None, b"v" * 30)],
-    "fifteen": [RecordToWrite(NOW_MS + at // 4, None, b"v" * 30) for at in range(15)],
-    "keys": [RecordToWrite(NOW_MS, b"key", b"v" * 70) for _ in range(5)],
-    "empty keys and values": [RecordToWrite(NOW_MS, b"", b"") for _ in range(3)],
-    "nothing at all": [RecordToWrite(NOW_MS, None, None) for _ in range(64)],
-    "without a time": [RecordToWrite(-1, None, b"v") for _ in range(3)],
-    "more than deltas of a byte": [
-        RecordToWrite(NOW_MS + at // 40, None, b"v" * 9) for at in range(100)
-    ],
-    "many with keys": [RecordToWrite(NOW_MS, b"key", b"v") for _ in range(66)],
-    "many around a wider length": [RecordToWrite(NOW_MS, None, b"v" * 57) for _ in range(67)],
-    "many of nothing": [RecordToWrite(NOW_MS, None, None) for _ in range(65)],
-}
-BYTES = (0, 1, 2, 3, 126, 127, 128, 254, 255)
+pytestmark = pytest.mark.usefixtures("by_python")
 
 
 @pytest.fixture(autouse=True)
@@ -50,23 +34,6 @@ def learned(batch: bytes, times: int = shapes.LEARN_AFTER) -> bytes:
     for _ in range(times):
         validate_produced(memoryview(batch), RULES, NOW_MS)
     return batch
-
-
-def with_right_crc(batch: bytes) -> bytes:
-    return batch[:17] + struct.pack(">I", google_crc32c.value(batch[21:])) + batch[21:]
-
-
-def judged(batch: bytes, by: ProduceRules) -> object:
-    try:
-        validated = validate_produced(memoryview(batch), by, NOW_MS)
-    except ProtocolError as refused:
-        return refused.code, str(refused)
-    return validated.header, bytes(validated.batch)
-
-
-def places(size: int) -> list[int]:
-    """The header and first records, the last ones, and those around record 64 of long batches."""
-    return sorted({*range(min(size, 250)), *range(max(0, size - 60), size), *range(250, size, 7)})
 
 
 def test_as_many_as_it_takes_and_the_walk_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,17 +52,11 @@ def test_as_many_as_it_takes_and_the_walk_is_spared(monkeypatch: pytest.MonkeyPa
 def test_every_changed_byte_is_judged_as_without_shapes(
     kind: str, by: ProduceRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = learned(build_batch(KINDS[kind], producer_id=7, producer_epoch=0, base_sequence=3))
+    batch = learned(a_batch_of(KINDS[kind]))
     assert shapes._shapes
-    changes = [
-        with_right_crc(batch[:at] + bytes([byte]) + batch[at + 1 :])
-        for at in places(len(batch))
-        for byte in BYTES
-    ]
-    changes += [batch, batch[:-1], batch + b"\0", with_right_crc(batch[:-1])]
-    familiar = [judged(change, by) for change in changes]
+    familiar = [judged(change, by) for change in changes(batch)]
     monkeypatch.setattr(validation, "shape_of", {}.get)
-    assert familiar == [judged(change, by) for change in changes]
+    assert familiar == [judged(change, by) for change in changes(batch)]
 
 
 def test_a_wrong_checksum_is_seen() -> None:
@@ -104,6 +65,12 @@ def test_a_wrong_checksum_is_seen() -> None:
     assert refusal(lambda: validate_produced(memoryview(batch), RULES, NOW_MS)).code == (
         CORRUPT_MESSAGE
     )
+
+
+def test_no_largest_time_below_minus_one_is_stored() -> None:
+    learned(build_batch(KINDS["one record"]))
+    batch = build_batch([RecordToWrite(-5, None, b"v" * 30)])
+    assert validate_produced(memoryview(batch), RULES, NOW_MS).header[MAX_TIMESTAMP] == -1
 
 
 def test_a_clock_that_went_back_is_left_to_the_walk() -> None:

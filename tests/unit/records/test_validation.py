@@ -47,6 +47,8 @@ from tests.unit.records.batches import (
     validate,
 )
 
+pytestmark = pytest.mark.usefixtures("by_both")
+
 ONE = a_record(0)
 TWO = a_record(0, b"a") + a_record(1, b"b", delta=5)
 LOG_APPEND_TIME = rules(timestamp_type="LogAppendTime")
@@ -333,6 +335,7 @@ def test_a_compacted_topic_takes_keys_of_every_kind() -> None:
         assert kept_as_sent(a_batch(records, 20), COMPACTED)
 
 
+@pytest.mark.usefixtures("by_python")
 def test_a_suspicion_of_a_null_key_is_looked_into() -> None:
     """The last byte of this timestamp delta stands where a null key would, were it two shorter."""
     record = a_record(0, b"v" * 70, b"key", delta=1 << 20)

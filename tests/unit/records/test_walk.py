@@ -16,6 +16,8 @@ from ottla.records import walk as walk_module
 from ottla.records.walk import RecordWalk, walk_records
 from tests.unit.records.batches import a_record, field, refusal, zig_zag
 
+pytestmark = pytest.mark.usefixtures("by_python")
+
 TWO_HEADERS = zig_zag(2) + field(b"trace") + field(b"x" * 70) + field(b"") + field(None)
 
 
