@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.protocol.messages import decode_response
@@ -22,11 +23,19 @@ class Line:
         self.send(version, body)
         return self.receive(version)
 
+    def call_at_once(self, version: int, bodies: Sequence[bytes]) -> list[Any]:
+        """All of them in one piece, before the first answer."""
+        self.socket.sendall(b"".join(self._framed(version, body) for body in bodies))
+        return [self.receive(version) for _ in bodies]
+
     def send(self, version: int, body: bytes) -> None:
+        self.socket.sendall(self._framed(version, body))
+
+    def _framed(self, version: int, body: bytes) -> bytes:
         flexible = b"\0" if version >= self._first_flexible_version else b""
         header = struct.pack(">hhih", self._api_key, version, CORRELATION_ID, 4) + b"test"
         frame = header + flexible + body
-        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        return struct.pack(">i", len(frame)) + frame
 
     def receive(self, version: int) -> Any:
         size = struct.unpack(">i", self._exactly(4))[0]

@@ -19,7 +19,8 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.base.deferred import Deferred
-from ottla.handlers.produce_route import ProduceRoute
+from ottla.handlers.produce_route import FIRST_FLEXIBLE_VERSION, ProduceRoute
+from ottla.log.batch_scan import batch_size
 from ottla.protocol.error_codes import (
     NONE,
     NOT_ENOUGH_REPLICAS,
@@ -138,6 +139,67 @@ def test_both_ways_give_the_same_answers(broker: Broker, version: int) -> None:
     stored = [_stored(broker, topic) for topic in topics]
     assert stored[0] == stored[1]
     assert len(stored[0]) > 1000
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many requests were answered together, each time that several could have been."""
+    taken = []
+    real = ProduceRoute.answer_run
+
+    def noted(route: ProduceRoute, *arguments: Any) -> list[bytes]:
+        answers = real(route, *arguments)
+        taken.append(len(answers))
+        return answers
+
+    monkeypatch.setattr(ProduceRoute, "answer_run", noted)
+    return taken
+
+
+@pytest.mark.parametrize("version", [8, 9, 12, 13])
+def test_requests_that_come_at_once_get_the_answers_of_single_ones(
+    broker: Broker, version: int, runs: list[int]
+) -> None:
+    rng = random.Random(seed_for(f"produce run {version}"))
+    topics = [create_topic(broker.bootstrap) for _ in range(2)]
+    ids = [topic_id_of(broker, topic) for topic in topics]
+    at_once = line_to(broker.port)
+    sequence = 0
+    for _ in range(REQUESTS):
+        batches, acks = [], []
+        for _ in range(rng.randrange(1, 6)):
+            batch = a_batch(rng, sequence)
+            header = read_header(batch)
+            if header[PRODUCER_ID] == 77 and header[BASE_SEQUENCE] == sequence:
+                sequence += header[RECORD_COUNT]
+            batches.append(batch)
+            acks.append(rng.choice((-1, -1, -1, -1, 1, 2)))
+        each = list(zip(batches, acks, strict=True))
+        bodies = [a_body(version, topics[0], ids[0], batch, wanted) for batch, wanted in each]
+        first = [told(answer) for answer in at_once.call_at_once(version, bodies)]
+        second = []
+        for batch, wanted in each:
+            alone = line_to(broker.port)
+            body = a_body(version, topics[1], ids[1], batch, wanted)
+            second.append(told(alone.call(version, body)))
+            alone.socket.close()
+        assert first == second
+        if any(answer[0][1] for answer in first):
+            sequence = next_sequence(_stored(broker, topics[0]))
+    at_once.socket.close()
+    assert _stored(broker, topics[0]) == _stored(broker, topics[1])
+    assert (max(runs, default=0) > 1) == (version >= FIRST_FLEXIBLE_VERSION)
+
+
+def next_sequence(stored: bytes) -> int:
+    """What the producer has to send next, after something of it was refused."""
+    position, sequence = 0, 0
+    while position < len(stored):
+        header = read_header(stored, position)
+        if header[PRODUCER_ID] == 77:
+            sequence = header[BASE_SEQUENCE] + header[RECORD_COUNT]
+        position += batch_size(header)
+    return sequence
 
 
 def _stored(broker: Broker, topic: str) -> bytes:

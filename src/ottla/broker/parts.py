@@ -84,6 +84,7 @@ class Parts:
         self._make_coordinators()
         dispatcher = Dispatcher(self.services, around.stats)
         around.listening.processor.dispatch = dispatcher.dispatch
+        around.listening.processor.dispatch_run = dispatcher.dispatch_run
 
     def _make_upkeep(self) -> None:
         around = self._around

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.base.deferred import Deferred
@@ -29,7 +29,7 @@ from ottla.log.partition_log import Appended
 from ottla.protocol.api_keys import PRODUCE
 from ottla.protocol.error_codes import NONE
 from ottla.protocol.produce import ProduceRequest
-from ottla.records.batch_header import ATTRIBUTES, TRANSACTIONAL_MASK
+from ottla.records.batch_header import ATTRIBUTES, TRANSACTIONAL_MASK, Header
 from ottla.records.validation import (
     LOG_APPEND_TIME,
     ProduceRules,
@@ -81,9 +81,7 @@ class ProduceRoute:
     def answer(
         self, context: Context, body: memoryview, correlation_id: int
     ) -> bytes | Deferred[bytes] | None:
-        if len(body) < SHORTEST or body[0] or body[HEAD_START : self._end] != self._head:
-            return None
-        records = _records(body, self._end)
+        records = self._records_of(body)
         if records is None:
             return None
         now_ms = context.services.clock.wall_ms()
@@ -113,6 +111,46 @@ class ProduceRoute:
 
         CommitWait(context, partition, appended.last_offset, timeout_ms, ended)
         return answer
+
+    def answer_run(
+        self, context: Context, requests: Sequence[tuple[memoryview, int]]
+    ) -> list[bytes]:
+        """Those of plain batches that are stored at once and together, in one write."""
+        partition, now_ms = self._partition, context.services.clock.wall_ms()
+        batches: list[memoryview] = []
+        headers: list[Header] = []
+        acks = rules = None
+        for body, _ in requests:
+            records = self._records_of(body)
+            if records is None:
+                break
+            if acks is None:
+                acks = ACKS_AND_TIMEOUT(body, 1)[0]
+                rules = partition.rules_at_once(acks)
+            if rules is None or ACKS_AND_TIMEOUT(body, 1)[0] != acks or records.readonly:
+                break
+            header = familiar_header(records, rules, now_ms)
+            if header is None:
+                break
+            batches.append(records)
+            headers.append(header)
+        if len(batches) < 2:
+            return []
+        try:
+            stored = partition.append_run(batches, headers, now_ms)
+        except StorageError as failure:
+            context.services.storage_failed(failure)
+            return []
+        return [
+            self._stored(correlation_id, (at.base_offset, -1, at.log_start_offset))
+            for at, (_, correlation_id) in zip(stored, requests, strict=False)
+        ]
+
+    def _records_of(self, body: memoryview) -> memoryview | None:
+        """The records in a request that is like the others."""
+        if len(body) < SHORTEST or body[0] or body[HEAD_START : self._end] != self._head:
+            return None
+        return _records(body, self._end)
 
     def _stored(self, correlation_id: int, stored: tuple[int, int, int]) -> bytes:
         head = self._answer_head

@@ -1,6 +1,11 @@
-"""The answer to an append: where the batch stands in the log."""
+"""An append: what is written into a batch, and the answer, which says where it stands."""
 
 from __future__ import annotations
+
+import struct
+
+PREFIX = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch: what the broker writes into a batch."""
 
 
 class Appended:

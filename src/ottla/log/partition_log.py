@@ -18,13 +18,12 @@ equals what the batches say; L5 log start <= log end.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ProtocolError, StorageError
 from ottla.base.ports import Buffer, Clock, Files
 from ottla.log import retention
-from ottla.log.appended import Appended
+from ottla.log.appended import PREFIX, Appended
 from ottla.log.batch_scan import next_offset
 from ottla.log.compaction_swap import CleanedFiles, Cleaning, swap_files
 from ottla.log.durability import Durability
@@ -33,11 +32,11 @@ from ottla.log.file_cache import FileCache
 from ottla.log.flush import FlushJob
 from ottla.log.log_config import LogConfig
 from ottla.log.markers import read_marker
+from ottla.log.produced_run import append_run
 from ottla.log.producer_restore import load_snapshot, recall_batches, replay_segments
 from ottla.log.producer_state import (
     Batch,
     Marker,
-    ProducerEntry,
     ProducerStates,
 )
 from ottla.log.replicated_append import Run, append_replicated
@@ -66,9 +65,6 @@ from ottla.records.batch_header import (
 )
 
 __all__ = ["Appended", "DeletedSegment", "FlushJob", "LogSlice", "PartitionLog"]
-
-PREFIX = struct.Struct(">qii")
-"""Base offset, batch length and leader epoch: what the broker writes into a batch."""
 
 
 class PartitionLog:
@@ -163,7 +159,7 @@ class PartitionLog:
         """Stores one checked batch at the end. `from_client=False` is for coordinators, whose
         batches have no sequences."""
         marker: Marker | None = None
-        producer: ProducerEntry | None = None
+        producer = None
         if header[PRODUCER_ID] >= 0:
             if header[ATTRIBUTES] & CONTROL_MASK:
                 marker = self._checked_marker(batch, header)
@@ -206,6 +202,15 @@ class PartitionLog:
         elif header[PRODUCER_ID] >= 0:
             self._producer_wrote(header, base_offset, marker, now_ms)
         return Appended(base_offset, last_offset, self.log_start_offset, False, timestamp)
+
+    def append_run(
+        self, batches: Sequence[memoryview], headers: Sequence[Header], epoch: int, now_ms: int
+    ) -> list[Appended]:
+        """As many of a client's checked batches as can be stored in one write: perhaps none."""
+        if not self._prepared:
+            return []
+        with storing(self.directory, "append"):
+            return append_run(self, self._active, batches, headers, epoch, now_ms)
 
     def append_replicated(self, batches: Buffer, gaps_allowed: bool = True) -> Appended | None:
         """Stores what a leader sent; None if there is no whole batch in it."""
@@ -274,15 +279,10 @@ class PartitionLog:
         except ProtocolError as refused:
             if refused.code != OUT_OF_ORDER_SEQUENCE_NUMBER:
                 raise
-            if not self._recall_batches(header[PRODUCER_ID]):
-                raise
+            with storing(self.directory, "read"):
+                if not recall_batches(self.producers.entries[header[PRODUCER_ID]], self._segments):
+                    raise
         return self.producers.check(header, from_client)
-
-    def _recall_batches(self, producer_id: int) -> bool:
-        """Finds the batches that a snapshot did not hold; whether there was something to find."""
-        entry = self.producers.entries[producer_id]
-        with storing(self.directory, "read"):
-            return recall_batches(entry, self._segments)
 
     def _checked_marker(self, batch: Buffer, header: Header) -> Marker | None:
         marker = read_marker(batch)

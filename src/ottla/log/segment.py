@@ -7,6 +7,8 @@ two calls (see `file_cache`); what is kept in memory is enough to open them agai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.base.errors import ProtocolError
 from ottla.base.ids import NO_TIMESTAMP
 from ottla.base.ports import Buffer, File, Files
@@ -287,7 +289,7 @@ class Segment:
         self.used = True
         self.note_batch(self.size, size, base_offset, last_offset, timestamp)
 
-    def append_all(self, buffers: list[Buffer]) -> None:
+    def append_all(self, buffers: Sequence[Buffer]) -> None:
         """Writes several batches at once; `note_batch` is to be called for each."""
         self.open_file().append(buffers)
 

@@ -21,6 +21,7 @@ from ottla.base.limits import (
     FIRST_REQUEST_MS_MAX,
     FRAME_BYTES_PER_SECOND_MIN,
     FRAME_STALL_MS_MAX,
+    GATHERED_REQUESTS_MAX,
     PIPELINED_REQUESTS_MAX,
     WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
@@ -139,6 +140,8 @@ class Connection:
         incoming = self.incoming
         handled = 0
         try:
+            if self._gathering is not None and not self._slots:
+                handled = self._handle_run()
             while (
                 not self._barrier
                 and len(self._slots) < PIPELINED_REQUESTS_MAX
@@ -168,6 +171,19 @@ class Connection:
             return handled
         self._flush()
         return handled
+
+    def _handle_run(self) -> int:
+        """Several requests alike that can be answered together: one write, one piece to send."""
+        frames = self.incoming.whole_frames(GATHERED_REQUESTS_MAX)
+        if len(frames) < 2:
+            return 0
+        answers = self._processor.dispatch_run(self, frames)
+        count = len(answers)
+        if count:
+            self.incoming.skip(frames[:count])
+            self.answered += count
+            self._outgoing.put_bytes(b"".join(answers))
+        return count
 
     def _gather(self, requests: int) -> None:
         """Several came at once, now or before: how much to wait for the next time."""

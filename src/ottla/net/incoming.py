@@ -156,6 +156,25 @@ class Incoming:
         self._position = end = start + size
         return self._scratch[start:end]
 
+    def whole_frames(self, count_max: int) -> list[memoryview]:
+        """The next ones, as far as they stand whole in the shared buffer, and valid as long. They
+        stay the next ones until `skip` tells which of them are done with."""
+        frames: list[memoryview] = []
+        if self._own is not None:
+            return frames
+        scratch, end, position = self._scratch, self._end, self._position
+        while end - position > SIZE.size and len(frames) < count_max:
+            size = _unpack_size(scratch, position)[0]
+            start = position + SIZE.size
+            position = start + size
+            if position > end or not 0 < size <= self._memory.any_bytes_max:
+                break  # `next_frame` says what is wrong with it, if anything is
+            frames.append(scratch[start:position])
+        return frames
+
+    def skip(self, frames: list[memoryview]) -> None:
+        self._position += sum(map(len, frames)) + len(frames) * SIZE.size
+
     def _restore(self) -> None:
         aside, self._aside = self._aside, b""
         self._scratch[: len(aside)] = aside

@@ -29,6 +29,8 @@ COMPLAINT_INTERVAL_MS = 60_000
 COMPLAINING_PEERS_MAX = 1_000
 
 Dispatch = Callable[[Connection, memoryview], Answer | Deferred[Answer]]
+DispatchRun = Callable[[Connection, list[memoryview]], list[bytes]]
+"""The answers of the first of these requests, as many as can be handled together; perhaps none."""
 
 
 class Processor:
@@ -46,6 +48,7 @@ class Processor:
         self.loop = loop
         # Set before the first connection is taken: ports are bound before there is a dispatcher.
         self.dispatch: Dispatch = _refuse_all
+        self.dispatch_run: DispatchRun = _run_nothing
         self.pool = pool
         self.memory = memory
         memory.make_room = self._make_room
@@ -141,3 +144,7 @@ class Processor:
 
 def _refuse_all(connection: Connection, frame: memoryview) -> Answer:
     raise MalformedRequest("nothing is served yet")
+
+
+def _run_nothing(connection: Connection, frames: list[memoryview]) -> list[bytes]:
+    return []

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ProtocolError
 from ottla.base.ports import Buffer
@@ -34,41 +33,9 @@ from ottla.replication.effects import Assignment, InSyncProposal, Outcome
 from ottla.replication.in_sync_tracker import InSyncTracker, MayBeMember
 from ottla.replication.leader_progress import LeaderProgress, Pulse
 from ottla.replication.produce_rules import rules_of
+from ottla.replication.waiting import CommitWaiter, LogStartWaiter, Reader, Waiter
 
 NO_LEADER = -1
-
-
-class Waiter(Protocol):
-    """Something parked until this partition moves: a long poll, a coordinator's answer."""
-
-    def on_progress(self, partition: Partition, new_bytes: int) -> None: ...
-    def on_gone(self, partition: Partition) -> None: ...
-
-
-class CommitWaiter(Protocol):
-    """A produce with acks=all, parked until the watermark has passed `last_offset`."""
-
-    last_offset: int
-
-    def on_committed(self, partition: Partition) -> None: ...
-    def on_gone(self, partition: Partition) -> None: ...
-
-
-class LogStartWaiter(Protocol):
-    """A DeleteRecords, parked until every replica has let go of what was deleted."""
-
-    def on_log_start(self, partition: Partition) -> None: ...
-    def on_gone(self, partition: Partition) -> None: ...
-
-
-class Reader(Protocol):
-    """A follower's place at the leader."""
-
-    def on_news(self) -> None:
-        """Something was appended, or the role has changed."""
-        ...
-
-    def on_watermark(self) -> None: ...
 
 
 def _no_alarm(partition: Partition, reason: str) -> None:
@@ -392,6 +359,26 @@ class Partition:
             for reader in self._readers:
                 reader.on_news()
         return appended
+
+    def append_run(
+        self, batches: Sequence[memoryview], headers: Sequence[Header], now_ms: int
+    ) -> list[Appended]:
+        """As `append`, for the first of several batches of a client: as many as can be stored at
+        once, perhaps none."""
+        log = self.log
+        progress = self._progress
+        if log is None or progress is None:
+            return []
+        before = log.size
+        stored = log.append_run(batches, headers, self.leader_epoch, now_ms)
+        if stored:
+            self._unannounced_bytes += log.size - before
+            if progress.on_appended(log.log_end_offset):
+                self._progress_made(self._unannounced_bytes)
+            for reader in self._readers:
+                for _ in stored:  # they count what is new, batch by batch
+                    reader.on_news()
+        return stored
 
     def delete_records_before(self, offset: int) -> int:
         """DeleteRecords: -1 means up to the high watermark. Returns the new log start."""

@@ -16,6 +16,7 @@ from ottla.base.errors import MalformedRequest
 from ottla.base.limits import RESPONSE_BYTES_MAX
 from ottla.handlers import registry
 from ottla.handlers.context import Context, Route, Services
+from ottla.handlers.produce_route import ProduceRoute
 from ottla.handlers.reply import (
     CloseConnection,
     OrderedDeferred,
@@ -53,7 +54,8 @@ class Dispatcher:
         started_ns = time.perf_counter_ns()
         context = peer.last_context
         if context is not None and context.route is not None:
-            answer = _by_route(context, context.route, frame)
+            request = _routed(context, context.route, frame)
+            answer = None if request is None else context.route.answer(context, *request)
             if answer is not None:
                 self._stats.bytes_in += len(frame) + SIZE.size
                 stats = self._stats.of(context.route.api_key)
@@ -86,6 +88,28 @@ class Dispatcher:
         parts = self._answer(outcome, key, version, prefix)
         stats.observe(time.perf_counter_ns() - started_ns)
         return parts
+
+    def dispatch_run(self, peer: Peer, frames: list[memoryview]) -> list[bytes]:
+        """The answers of the first of these requests, as many as can be handled together."""
+        started_ns = time.perf_counter_ns()
+        context = peer.last_context
+        route = None if context is None else context.route
+        if context is None or not isinstance(route, ProduceRoute):
+            return []
+        requests = []
+        for frame in frames:
+            request = _routed(context, route, frame)
+            if request is None:
+                break
+            requests.append(request)
+        answers = route.answer_run(context, requests)
+        if answers:
+            count = len(answers)
+            self._stats.bytes_in += sum(map(len, frames[:count])) + SIZE.size * count
+            self._stats.bytes_out += sum(map(len, answers))
+            elapsed_ns = time.perf_counter_ns() - started_ns
+            self._stats.of(route.api_key).observe_run(elapsed_ns, count)
+        return answers
 
     def _on_routed(
         self, done: Deferred[bytes | list[Part]], stats: ApiStats, started_ns: int
@@ -173,10 +197,8 @@ def _size_of(answer: bytes | list[Part]) -> int:
     return sum([len(part) if isinstance(part, bytes) else part.size for part in answer])
 
 
-def _by_route(
-    context: Context, route: Route, frame: memoryview
-) -> bytes | list[Part] | Deferred[Any] | None:
-    """The answer to a request that the connection's route fits; None if it does not."""
+def _routed(context: Context, route: Route, frame: memoryview) -> tuple[memoryview, int] | None:
+    """Body and correlation id of a request that may fit the connection's route."""
     if len(frame) < FIXED_HEADER_SIZE:
         return None
     key, version, correlation_id, client_id_size = FIXED_HEADER(frame)
@@ -186,7 +208,7 @@ def _by_route(
     # Behind the client id: a zero, since nobody sends tags here.
     if not body or body[0]:
         return None
-    return route.answer(context, body[1:], correlation_id)
+    return body[1:], correlation_id
 
 
 def _of_the_same_kind(outcome: Deferred[Any]) -> Deferred[Any]:

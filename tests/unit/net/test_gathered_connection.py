@@ -8,6 +8,7 @@ import asyncio
 import socket
 from typing import Any
 
+from ottla.net.connection import Connection
 from ottla.net.gathering import AT_ONCE
 from tests.unit.net.test_connection import Noting, Server, framed, next_answer, scenario, seen
 from tests.unit.net.test_patience import Ticks
@@ -149,5 +150,40 @@ def test_without_patience_nothing_is_gathered() -> None:
     async def play(server: Server, reader: Any, writer: Any) -> None:
         await send_and_hear(writer, reader, 3)
         assert low_mark(server) == AT_ONCE
+
+    scenario(play)
+
+
+def test_requests_that_can_be_answered_together_are() -> None:
+    """And what is left of them is handled singly, in its turn."""
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        runs: list[int] = []
+
+        def two_at_a_time(connection: Connection, frames: list[memoryview]) -> list[bytes]:
+            runs.append(len(frames))
+            fit = frames[:2] if bytes(frames[0]) == BODY else []
+            return [framed(bytes(frame) + b" together") for frame in fit]
+
+        ticks_of(server)
+        server.processor.dispatch_run = two_at_a_time
+        await send_and_hear(writer, reader, 2)
+        assert not runs, "nothing was gathered before"
+        writer.write(FRAME * 3)
+        heard = [await next_answer(reader) for _ in range(3)]
+        assert heard == [BODY + b" together"] * 2 + [BODY]
+        assert runs == [3]
+        assert server.connection().answered == 5
+        # Behind what waits for its answer nothing is answered together.
+        later = b"later" + BODY
+        writer.write(framed(later) + FRAME * 2)
+        await turns()
+        writer.write(FRAME * 2)
+        await turns()
+        assert runs == [3, 3]
+        server.answer()
+        assert await next_answer(reader) == later
+        for _ in range(4):
+            assert await next_answer(reader) == BODY
 
     scenario(play)

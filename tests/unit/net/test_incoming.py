@@ -144,3 +144,43 @@ def test_a_frame_begins_with_its_first_byte(size: int) -> None:
     assert incoming.declared_bytes() in (size, size + 4)
     assert received(incoming, [stream[-1:] + stream[:7]], now_ms=4_000) == [body]
     assert incoming.began_ms == 4_000
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=8),
+    st.integers(0, 250),
+    st.integers(1, 9),
+    st.integers(0, 9),
+)
+def test_whole_frames_are_the_next_ones_until_they_are_skipped(
+    bodies: list[bytes], cut: int, count_max: int, done: int
+) -> None:
+    stream = b"".join(framed(body) for body in bodies)
+    stream = stream[: max(1, len(stream) - cut)]
+    incoming = an_incoming()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(stream)
+        incoming.receive(ours)
+    frames = incoming.whole_frames(count_max)
+    seen = [bytes(frame) for frame in frames]
+    incoming.skip(frames[:done])
+    rest = []
+    while (frame := incoming.next_frame()) is not None:
+        rest.append(bytes(frame))
+    alone = received(an_incoming(), [stream])
+    assert seen == alone[:count_max]
+    assert seen[:done] + rest == alone
+
+
+def test_what_is_wrong_with_a_frame_is_said_when_it_is_next() -> None:
+    incoming = an_incoming()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(framed(b"one") + struct.pack(">i", -1) + b"more")
+        incoming.receive(ours)
+    frames = incoming.whole_frames(5)
+    assert [bytes(frame) for frame in frames] == [b"one"]
+    incoming.skip(frames)
+    with pytest.raises(FrameError):
+        incoming.next_frame()

@@ -17,6 +17,7 @@ from ottla.protocol.error_codes import (
     NOT_LEADER_OR_FOLLOWER,
     UNKNOWN_LEADER_EPOCH,
 )
+from ottla.records.batch_header import LEADER_EPOCH, read_header
 from ottla.replication.effects import Assignment, Outcome
 from ottla.replication.leader_progress import Pulse
 from tests.unit.log.world import NOW_MS, batch
@@ -109,6 +110,33 @@ def test_followers_hear_of_what_is_appended_at_once() -> None:
     leader.partition.remove_reader(reader)
     leader.produce()
     assert reader.told == ["news", "watermark"]
+
+
+def test_a_run_of_batches_is_told_of_like_each_of_them() -> None:
+    """Followers count what is new batch by batch, who polls hears of all of it once."""
+    leader = Replica(in_sync_min=1).lead(in_sync=(1,))
+    leader.produce()
+    reader, poll = Waiting(), Waiting()
+    leader.partition.add_reader(reader)
+    leader.partition.add_waiter(poll)
+    content = batch()
+    run = [memoryview(bytearray(content)) for _ in range(3)]
+    stored = leader.partition.append_run(run, [read_header(content)] * 3, NOW_MS)
+    assert [at.base_offset for at in stored] == [1, 2, 3]
+    assert read_header(run[1])[LEADER_EPOCH] == 5
+    assert leader.partition.high_watermark == 4
+    assert poll.told == ["progress 4 True"]
+    assert reader.told == ["watermark", "news", "news", "news"]
+
+
+def test_a_run_is_refused_by_who_does_not_lead() -> None:
+    follower = Replica(2)
+    follower.assume(assigned(1, 5))
+    content = batch()
+    run = [memoryview(bytearray(content)) for _ in range(2)]
+    assert follower.partition.append_run(run, [read_header(content)] * 2, NOW_MS) == []
+    follower.partition.go_offline()
+    assert follower.partition.append_run(run, [read_header(content)] * 2, NOW_MS) == []
 
 
 def test_the_same_state_twice_changes_nothing() -> None:
