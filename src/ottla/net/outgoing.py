@@ -2,7 +2,7 @@
 
 Owns the order and the partial sends. Plain slices never enter Python; small ones are read and sent
 with the bytes around them, because below 16 KiB one `send` is cheaper than three system calls.
-A slice that is not in the page cache would block the loop: the pool reads it ahead first.
+A slice that is not in the page cache would block the loop: the pool sends it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ottla.log.partition_log import LogSlice
 
 SLICE_BYTES_BY_COPY_MAX = 16 * 1024
 SENDFILE_CHUNK_BYTES = 512 * 1024
-# What is not in memory comes in pieces of the same size, each of which is then sent in one go.
-COLD_CHUNK_BYTES = SENDFILE_CHUNK_BYTES
+# What is not in memory keeps a thread of the pool, and the disk, for so many bytes at a time.
+COLD_CHUNK_BYTES = 1024 * 1024
 # A fast reader of a large answer would keep the loop to itself: others get their turn after this.
 TURN_BYTES_MAX = 1024 * 1024
 GATHER_PARTS_MAX = 64
@@ -28,15 +28,13 @@ JOINED_BYTES_MAX = 2 * SLICE_BYTES_BY_COPY_MAX
 
 RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
-# Where bytes go that are only to be brought into memory; open for good.
-_NOWHERE = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-
 
 class Outgoing:
     __slots__ = (
         "_cold",
         "_descriptor",
         "_failure",
+        "_is_full",
         "_on_ready",
         "_pool",
         "_probed_to",
@@ -54,9 +52,10 @@ class Outgoing:
         self.parts: deque[bytes | bytearray | memoryview | LogSlice] = deque()
         self._probed_to = -1
         self._cold = False  # whether the slice in front had to be read from the disk
-        self._failure: OSError | None = None  # of a read ahead: the answer cannot be finished
+        self._is_full = False  # the socket took no more from the pool
+        self._failure: OSError | None = None  # of the pool: the answer cannot be finished
         self.bytes_queued = 0  # in memory; slices of files cost none
-        self.waiting = False  # for the pool, which reads ahead
+        self.waiting = False  # for the pool, which sends
 
     def __bool__(self) -> bool:
         return bool(self.parts)
@@ -147,45 +146,53 @@ class Outgoing:
         return sent
 
     def _send_slice(self, part: LogSlice) -> int:
-        file, position = part.file.fileno(), part.position
+        position = part.position
         if position >= self._probed_to:
             count = min(part.size, SENDFILE_CHUNK_BYTES)
             # The rest of a slice that had to be read is read, too: some of it may be on its way,
             # and as pages come in any order, a look at the first and the last tells nothing.
             self._cold = self._cold or not part.file.is_cached(position, count)
             if self._cold:
-                self._read_ahead(part, min(part.size, COLD_CHUNK_BYTES))
+                self._send_by_pool(part)
                 return 0
             self._probed_to = position + count
         # Not a byte more than is known to be in memory: the loop would wait for the disk.
         count = min(part.size, self._probed_to - position)
-        sent = os.sendfile(self._descriptor, file, position, count)
+        sent = os.sendfile(self._descriptor, part.file.fileno(), position, count)
         if sent == 0:
-            # The file is shorter than the slice: it was truncated under us. The peer must not
-            # take what follows for records.
-            raise ConnectionAbortedError("a segment was truncated while it was being sent")
+            raise _cut_short()
+        self._passed(part, sent)
+        return sent
+
+    def _passed(self, part: LogSlice, sent: int) -> None:
         part.position += sent
         part.size -= sent
         if part.size == 0:
             self.parts.popleft()
             self._probed_to = -1
             self._cold = False
-        return sent
 
-    def _read_ahead(self, part: LogSlice, count: int) -> None:
+    def _send_by_pool(self, part: LogSlice) -> None:
+        if self._is_full:
+            self._is_full = False
+            raise BlockingIOError
         self.waiting = True
-        position = part.position
+        count = min(part.size, COLD_CHUNK_BYTES)
+        # Of its own: this connection may be closed meanwhile, and its number be another's.
+        descriptor = os.dup(self._descriptor)
 
-        def arrived(outcome: Deferred[None]) -> None:
+        def sent(outcome: Deferred[int]) -> None:
             self.waiting = False
-            self._probed_to = position + count
             try:
-                outcome.result()
+                passed = outcome.result()
             except OSError as failure:
                 self._failure = failure
+            else:
+                self._is_full = passed < count
+                self._passed(part, passed)
             self._on_ready()
 
-        self._pool.run(_touch, part, position, count).when_done(arrived)
+        self._pool.run(_send_cold, descriptor, part, count).when_done(sent)
 
 
 def _at_hand(part: LogSlice) -> bytearray | None:
@@ -198,14 +205,23 @@ def _at_hand(part: LogSlice) -> bytearray | None:
     return content if read == part.size else None
 
 
-def _touch(part: LogSlice, position: int, count: int) -> None:
-    """Brings a piece of a file into memory, in a thread of the pool. Not a page more is asked for:
-    pages come in any order, and `is_cached` would take a piece for whole that is on its way."""
-    file, end = part.file.fileno(), position + count
-    os.posix_fadvise(file, position, count, os.POSIX_FADV_WILLNEED)
-    while position < end:
-        # Waits until the pages are there, as a read does, and copies none of them.
-        passed = os.sendfile(_NOWHERE, file, position, end - position)
-        if passed == 0:
-            return  # shorter than it was; who sends it will find out
-        position += passed
+def _send_cold(descriptor: int, part: LogSlice, count: int) -> int:
+    """As much as the socket takes, in a thread of the pool, which waits for the disk."""
+    file, start, passed = part.file.fileno(), part.position, 0
+    try:
+        while passed < count:
+            sent = os.sendfile(descriptor, file, start + passed, count - passed)
+            if sent == 0:
+                raise _cut_short()
+            passed += sent
+    except BlockingIOError:
+        pass  # the loop waits until the socket takes more
+    finally:
+        os.close(descriptor)
+    return passed
+
+
+def _cut_short() -> ConnectionAbortedError:
+    """The file is shorter than the slice: it was truncated under us. The peer must not take what
+    follows for records."""
+    return ConnectionAbortedError("a segment was truncated while it was being sent")

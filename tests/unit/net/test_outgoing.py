@@ -18,7 +18,12 @@ import pytest
 from ottla.base.deferred import Deferred
 from ottla.log.partition_log import LogSlice
 from ottla.net import outgoing
-from ottla.net.outgoing import COLD_CHUNK_BYTES, TURN_BYTES_MAX, Outgoing
+from ottla.net.outgoing import (
+    COLD_CHUNK_BYTES,
+    SENDFILE_CHUNK_BYTES,
+    TURN_BYTES_MAX,
+    Outgoing,
+)
 from ottla.runtime.posix_files import PosixFile, PosixFiles
 
 
@@ -96,7 +101,7 @@ def test_a_large_answer_gives_others_their_turn(tmp_path: Path) -> None:
     assert len(peer.close()) == 8 << 20
 
 
-def test_what_is_not_in_the_page_cache_is_read_by_the_pool_first(
+def test_what_is_not_in_the_page_cache_is_sent_by_the_pool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = a_file(tmp_path / "segment", bytes(100_000))
@@ -113,7 +118,7 @@ def test_what_is_not_in_the_page_cache_is_read_by_the_pool_first(
     assert len(peer.close()) == 100_000
 
 
-def test_a_small_slice_that_is_not_in_the_page_cache_is_read_by_the_pool_too(
+def test_a_small_slice_that_is_not_in_the_page_cache_is_sent_by_the_pool_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patient = os.preadv
@@ -135,45 +140,112 @@ def test_a_small_slice_that_is_not_in_the_page_cache_is_read_by_the_pool_too(
     assert peer.close() == b"head" + b"x" * 1000 + b"tail"
 
 
-def test_nothing_is_sent_that_was_not_found_in_memory_or_brought_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_cold_from", [0, 1, SENDFILE_CHUNK_BYTES + 1])
+def test_the_loop_sends_nothing_that_was_not_found_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cold_from: int
 ) -> None:
     """A socket that takes little at a time must not shift what is sent past what was looked at."""
     size = 3 * COLD_CHUNK_BYTES + 1000
-    file = a_file(tmp_path / "segment", bytes(size))
-    at_hand = 0
-    touch, sendfile = outgoing._touch, os.sendfile
+    content = random.Random(2).randbytes(size)
+    file = a_file(tmp_path / "segment", content)
+    looked_at = 0
+    sendfile = os.sendfile
 
-    def touched(part: LogSlice, position: int, count: int) -> None:
-        nonlocal at_hand
-        assert count <= COLD_CHUNK_BYTES
-        touch(part, position, count)
-        at_hand = position + count
+    def is_cached(_: PosixFile, position: int, count: int) -> bool:
+        nonlocal looked_at
+        looked_at = position + count
+        return looked_at <= is_cold_from + SENDFILE_CHUNK_BYTES
 
     def sent(to: int, source: int, position: int, count: int) -> int:
-        if to != peer.ours.fileno():
-            return sendfile(to, source, position, count)  # to nowhere, by the pool
-        assert position + count <= at_hand
+        if to == peer.ours.fileno():
+            assert position + count <= looked_at <= is_cold_from + SENDFILE_CHUNK_BYTES
         return sendfile(to, source, position, min(count, 100_000))
 
-    monkeypatch.setattr(PosixFile, "is_cached", lambda *_: False)
-    monkeypatch.setattr(outgoing, "_touch", touched)
+    monkeypatch.setattr(PosixFile, "is_cached", is_cached)
     peer, pool = Peer(), PoolAtHand()
     monkeypatch.setattr(os, "sendfile", sent)
     sending = Outgoing(peer.ours, pool, lambda: None)
-    sending.put([LogSlice(file, 0, size)])
+    sending.put([b"head", LogSlice(file, 0, size), b"tail"])
     try:
-        while not sending.pump():
-            pool.work()
+        pump_all(sending, pool)
     finally:
         received = peer.close()
-    assert len(received) == size
+    assert received == b"head" + content + b"tail"
 
 
-def test_a_piece_that_is_gone_before_the_pool_came_to_it(tmp_path: Path) -> None:
-    file = a_file(tmp_path / "segment", bytes(1000))
-    outgoing._touch(LogSlice(file, 0, 100_000), 0, 100_000)
-    outgoing._touch(LogSlice(file, 5000, 100_000), 5000, 100_000)
+def test_the_rest_of_what_was_cold_is_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of its pages are on their way, and the two that a look sees may have come first."""
+    size = COLD_CHUNK_BYTES + 1000
+    file = a_file(tmp_path / "segment", bytes(size))
+    looks: list[int] = []
+
+    def is_cached(_: PosixFile, position: int, count: int) -> bool:
+        looks.append(position)
+        return position > 0
+
+    monkeypatch.setattr(PosixFile, "is_cached", is_cached)
+    peer, pool = Peer(), PoolAtHand()
+    sending = Outgoing(peer.ours, pool, lambda: None)
+    sending.put([LogSlice(file, 0, size)])
+    pump_all(sending, pool)
+    assert len(peer.close()) == size
+    assert looks == [0]
+
+
+def test_who_does_not_read_what_is_cold_keeps_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool sends what the socket takes; then the socket is waited for, and not by a thread."""
+    size = 8 << 20
+    file = a_file(tmp_path / "segment", bytes(size))
+    monkeypatch.setattr(PosixFile, "is_cached", lambda *_: False)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    pool = PoolAtHand()
+    with ours, theirs:
+        sending = Outgoing(ours, pool, lambda: None)
+        sending.put([LogSlice(file, 0, size)])
+        assert not sending.pump()
+        pool.work()
+        left = sending.parts[0].size  # type: ignore[union-attr]
+        assert 0 < left < size
+        assert not sending.pump()
+        assert not sending.waiting, "it is the socket that has to be waited for"
+        received = 0
+        while received < size:
+            try:
+                received += len(theirs.recv(1 << 20))
+            except BlockingIOError:
+                sending.pump()
+                pool.work()
+        assert sending.pump()
+
+
+def test_a_connection_that_ends_while_the_pool_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have its descriptor by then: it gets none of what was meant for this one."""
+    file = a_file(tmp_path / "segment", b"x" * 50_000)
+    monkeypatch.setattr(PosixFile, "is_cached", lambda *_: False)
+    peer, pool = Peer(), PoolAtHand()
+    sending = Outgoing(peer.ours, pool, lambda: None)
+    sending.put([LogSlice(file, 0, 50_000)])
+    is_sent = sending.pump()
+    descriptor = peer.ours.fileno()
+    peer.ours.close()
+    other, its_peer = socket.socketpair()
+    with other, its_peer:
+        is_taken = other.fileno() == descriptor
+        pool.work()
+        its_peer.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            its_peer.recv(1)
+    assert peer.close() == b"x" * 50_000
+    assert is_taken
+    assert not is_sent
 
 
 @pytest.mark.parametrize("size", [1000, 100_000])
