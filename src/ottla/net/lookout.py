@@ -4,6 +4,9 @@ A client that waits for its answer sends again as soon as it has it. By then the
 be woken on a core that has gone idle takes longer than the request itself. So after a request the
 loop goes round without sleeping, for a moment that is longer than such a client takes.
 
+Whoever else wants the core gets it after each of these rounds: the client has threads of its own,
+which would wait for as long as the loop looks.
+
 Where the next request does not come in that time, it is done more and more seldom; and where a
 round takes so long that somebody else must have had the core, it is left alone for long: then
 looking takes from others what it gives.
@@ -11,6 +14,7 @@ looking takes from others what it gives.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -25,6 +29,7 @@ class Lookout:
         "_call_soon",
         "_clock",
         "_is_looking",
+        "_let_others",
         "_looked",
         "_moment",
         "_requests",
@@ -39,9 +44,11 @@ class Lookout:
         call_soon: Callable[[Callable[[], None]], object],
         moment_s: float,
         clock: Callable[[], float] = time.perf_counter,
+        let_others: Callable[[], None] = os.sched_yield,
     ) -> None:
         self._call_soon = call_soon
         self._clock = clock
+        self._let_others = let_others
         self._moment = moment_s
         self._is_looking = False
         self._requests = self._seen = 0  # that have come, that the last round knew of
@@ -73,6 +80,7 @@ class Lookout:
             self._stop(min(2 * self._sleeps_next + 1, _SLEEPS_MAX))
             return
         self._looked = now
+        self._let_others()
         self._call_soon(self._round)
 
     def _stop(self, sleeps: int) -> None:

@@ -16,7 +16,15 @@ class Loop:
     def __init__(self) -> None:
         self.now = 0.0
         self.waiting: list[Callable[[], None]] = []
-        self.lookout = Lookout(self.waiting.append, MOMENT_S, lambda: self.now)
+        self.others_take_s: list[float] = []
+        """How long others keep the core, each time that they may have it."""
+        self.let = 0
+        self.lookout = Lookout(self.waiting.append, MOMENT_S, lambda: self.now, self._let_others)
+
+    def _let_others(self) -> None:
+        self.let += 1
+        if self.others_take_s:
+            self.now += self.others_take_s.pop()
 
     def is_awake(self) -> bool:
         return bool(self.waiting)
@@ -89,3 +97,21 @@ def test_it_is_left_alone_for_long_where_others_want_the_core() -> None:
         assert not loop.is_awake()
     loop.lookout.request_came()
     assert loop.is_awake()
+
+
+def test_others_get_the_core_after_each_round_in_which_it_goes_on() -> None:
+    loop = Loop()
+    loop.lookout.request_came()
+    assert loop.rounds_until_asleep() == loop.let + 1
+
+
+def test_who_takes_the_core_for_long_when_it_is_let_go_is_not_competed_with() -> None:
+    loop = Loop()
+    loop.others_take_s = [0.003]
+    loop.lookout.request_came()
+    loop.round()
+    assert loop.is_awake()
+    loop.round()
+    assert not loop.is_awake()
+    loop.lookout.request_came()
+    assert not loop.is_awake()
