@@ -35,6 +35,10 @@ PIPELINED_REQUESTS_MAX = 64
 GATHERED_REQUESTS_MAX = 5
 GATHERED_BYTES_MAX = 256 * 1024
 
+# Connections whose answers of one turn of the loop are sent together, and bytes for each of them.
+TURN_ANSWERS_MAX = 64
+TURN_ANSWER_BYTES_MAX = 64 * 1024
+
 # Bytes waiting to be sent to a peer before its requests are no longer read.
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 

@@ -23,6 +23,7 @@ from ottla.base.limits import (
     FRAME_STALL_MS_MAX,
     GATHERED_REQUESTS_MAX,
     PIPELINED_REQUESTS_MAX,
+    TURN_ANSWER_BYTES_MAX,
     WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
 )
@@ -169,7 +170,9 @@ class Connection:
         except FrameError as refused:
             self._refuse(refused)
             return handled
-        self._flush()
+        queued = self._outgoing.bytes_queued
+        if not 0 < queued <= TURN_ANSWER_BYTES_MAX or not self._processor.turn.keeps(self):
+            self._flush()
         return handled
 
     def _handle_run(self) -> int:
@@ -321,6 +324,14 @@ class Connection:
         elif answer is not None:
             slot.bytes_held = sum(len(part) for part in answer if isinstance(part, bytes))
         self._bytes_held += slot.bytes_held
+
+    def send_now(self) -> None:
+        """At the end of a busy turn, or of a moment of it."""
+        try:
+            self._flush()
+        except Exception:  # others wait behind this one
+            log.exception("answers to %s failed", self.client_address)
+            self.close()
 
     def _collect(self) -> None:
         """Move answers, in the order of their requests, to what is sent."""

@@ -20,6 +20,7 @@ from ottla.net.connection import Answer, Connection
 from ottla.net.incoming import FrameMemory, Incoming
 from ottla.net.lookout import Lookout
 from ottla.net.patience import Patience
+from ottla.net.turn import Turn
 
 log = logging.getLogger("ottla.net")
 
@@ -56,6 +57,7 @@ class Processor:
         self.call_soon = loop.call_soon
         self.lookout = lookout
         self.patience = patience
+        self.turn = Turn(loop.call_soon)
         self._timers = timers
         self._idle_ms_max = idle_ms_max
         self._connections: dict[int, Connection] = {}

@@ -18,6 +18,7 @@ from ottla.base.limits import (
     FRAME_BYTES_PER_SECOND_MIN,
     FRAME_STALL_MS_MAX,
     PIPELINED_REQUESTS_MAX,
+    TURN_ANSWER_BYTES_MAX,
     WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
 )
@@ -28,6 +29,7 @@ from ottla.net.incoming import FrameMemory
 from ottla.net.lookout import Lookout
 from ottla.net.outgoing import Outgoing
 from ottla.net.processor import Processor
+from ottla.net.turn import Turn
 from ottla.runtime.clocks import SystemClock
 from ottla.runtime.timers import LoopTimers
 from tests.patience import SECONDS_MAX
@@ -376,3 +378,58 @@ async def is_held(server: Server, count: int) -> bool:
     await asyncio.sleep(0.001)
     holding = [one for one in server.processor._connections.values() if one.incoming.holds_memory()]
     return len(holding) == count or server.processor.count() < count
+
+
+# -- busy turns -----------------------------------------------------------------------------------
+
+
+def test_connections_of_a_busy_turn_get_their_answers_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[bool] = []
+    keeps = Turn.keeps
+
+    def noted(turn: Turn, peer: Any) -> bool:
+        kept.append(keeps(turn, peer))
+        return kept[-1]
+
+    monkeypatch.setattr(Turn, "keeps", noted)
+
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        peers = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(8)]
+        for number in range(20):
+            body = b"now %d" % number
+            for _, peer_writer in peers:
+                peer_writer.write(framed(body))
+            gone = peers.pop() if number == 10 else None
+            if gone is not None:
+                gone[1].transport.abort()
+            for peer_reader, _ in peers:
+                assert await next_answer(peer_reader) == body
+        large = b"now" + bytes(TURN_ANSWER_BYTES_MAX)
+        before = len(kept)
+        for _, peer_writer in peers:
+            peer_writer.write(framed(large))
+        for peer_reader, _ in peers:
+            assert await next_answer(peer_reader) == large
+        assert len(kept) == before, "what is large is sent at once"
+        for _, peer_writer in peers:
+            peer_writer.close()
+
+    scenario(play)
+    assert kept.count(True) > 20
+
+
+def test_one_that_fails_at_the_end_of_a_turn_costs_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        await seen(server, 0)
+        connection = server.connection()
+        with monkeypatch.context() as patched:
+            patched.setattr(Connection, "_flush", lambda _: 1 // 0)
+            connection.send_now()
+        assert await reader.read() == b""
+
+    scenario(play)
+    assert "ZeroDivisionError" in caplog.text
