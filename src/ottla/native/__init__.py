@@ -14,11 +14,19 @@ import importlib
 import importlib.util
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from ottla.base.ports import Buffer
 
 MODULE = "ottla.native._compiled"
+
+
+class HasKeyAndValue(Protocol):
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def value(self) -> bytes | None: ...
 
 
 class Compiled(Protocol):
@@ -35,6 +43,11 @@ class Compiled(Protocol):
     ) -> tuple[int, ...] | None:
         """The header of one plain batch that is right and to be stored as it came. Timestamps of
         its records are between `earliest` and `latest`."""
+
+    def plain_batch(
+        self, records: Sequence[HasKeyAndValue], timestamp: int, /
+    ) -> tuple[bytearray, tuple[int, ...]] | None:
+        """A batch of these records, all of them at one time and without headers, and its header."""
 
     def walk(self, data: Buffer, start: int, count: int, /) -> tuple[int, int, bool] | None:
         """The largest and the smallest timestamp delta of the `count` records that fill `data` from

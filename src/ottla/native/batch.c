@@ -4,9 +4,6 @@
 #include "record.h"
 
 enum {
-    LENGTH_END = 12,
-    CHECKED_FROM = 21, /* the attributes */
-    MAGIC = 2,
     TRANSACTIONAL = 0x10,
     NO_TIMESTAMP = -1, /* no largest one is stored below it */
 };
@@ -17,7 +14,7 @@ void read_batch_header(const uint8_t *bytes, struct batch *batch) {
     batch->leader_epoch = (int32_t)read_u32(bytes + 12);
     batch->magic = (int8_t)bytes[16];
     batch->checksum = read_u32(bytes + 17);
-    batch->attributes = (int16_t)read_u16(bytes + CHECKED_FROM);
+    batch->attributes = (int16_t)read_u16(bytes + BATCH_CHECKED_FROM);
     batch->last_offset_delta = (int32_t)read_u32(bytes + 23);
     batch->base_timestamp = (int64_t)read_u64(bytes + 27);
     batch->max_timestamp = (int64_t)read_u64(bytes + 35);
@@ -25,6 +22,22 @@ void read_batch_header(const uint8_t *bytes, struct batch *batch) {
     batch->producer_epoch = (int16_t)read_u16(bytes + 51);
     batch->base_sequence = (int32_t)read_u32(bytes + 53);
     batch->record_count = (int32_t)read_u32(bytes + 57);
+}
+
+void write_batch_header(const struct batch *batch, uint8_t *bytes) {
+    write_u64(bytes, (uint64_t)batch->base_offset);
+    write_u32(bytes + 8, (uint32_t)batch->length);
+    write_u32(bytes + 12, (uint32_t)batch->leader_epoch);
+    bytes[16] = (uint8_t)batch->magic;
+    write_u32(bytes + 17, batch->checksum);
+    write_u16(bytes + BATCH_CHECKED_FROM, (uint16_t)batch->attributes);
+    write_u32(bytes + 23, (uint32_t)batch->last_offset_delta);
+    write_u64(bytes + 27, (uint64_t)batch->base_timestamp);
+    write_u64(bytes + 35, (uint64_t)batch->max_timestamp);
+    write_u64(bytes + 43, (uint64_t)batch->producer_id);
+    write_u16(bytes + 51, (uint16_t)batch->producer_epoch);
+    write_u32(bytes + 53, (uint32_t)batch->base_sequence);
+    write_u32(bytes + 57, (uint32_t)batch->record_count);
 }
 
 int walk_records(const uint8_t *bytes, size_t size, int64_t count, struct walk *walk) {
@@ -46,8 +59,8 @@ int walk_records(const uint8_t *bytes, size_t size, int64_t count, struct walk *
 }
 
 static int is_header_good(const struct batch *batch, size_t size) {
-    return batch->base_offset == 0 && batch->length == (int64_t)size - LENGTH_END &&
-           batch->magic == MAGIC && (batch->attributes & ~TRANSACTIONAL) == 0 &&
+    return batch->base_offset == 0 && batch->length == (int64_t)size - BATCH_LENGTH_END &&
+           batch->magic == BATCH_MAGIC && (batch->attributes & ~TRANSACTIONAL) == 0 &&
            batch->record_count > 0 &&
            batch->last_offset_delta == batch->record_count - 1 &&
            (batch->producer_id == -1 || (batch->producer_id >= 0 && batch->base_sequence >= 0 &&
@@ -62,7 +75,7 @@ int is_batch_good(const uint8_t *bytes, size_t size, const struct batch_rules *r
         return 0;
     read_batch_header(bytes, batch);
     if (!is_header_good(batch, size) ||
-        crc32c(bytes + CHECKED_FROM, size - CHECKED_FROM) != batch->checksum ||
+        crc32c(bytes + BATCH_CHECKED_FROM, size - BATCH_CHECKED_FROM) != batch->checksum ||
         !walk_records(bytes + BATCH_HEADER_BYTES, size - BATCH_HEADER_BYTES, batch->record_count,
                       &walk))
         return 0;

@@ -5,7 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BATCH_HEADER_BYTES = 61 };
+enum {
+    BATCH_HEADER_BYTES = 61,
+    BATCH_LENGTH_END = 12,
+    BATCH_CHECKED_FROM = 21, /* the attributes */
+    BATCH_MAGIC = 2,
+};
 
 struct batch {
     int64_t base_offset, base_timestamp, max_timestamp, producer_id;
@@ -28,6 +33,7 @@ struct batch_rules {
 };
 
 void read_batch_header(const uint8_t *bytes, struct batch *batch);
+void write_batch_header(const struct batch *batch, uint8_t *bytes);
 
 /* Whether [bytes, bytes + size) are exactly `count` records in order. */
 int walk_records(const uint8_t *bytes, size_t size, int64_t count, struct walk *walk);

@@ -6,6 +6,7 @@
 
 #include "batch.h"
 #include "crc32c.h"
+#include "plain_batch.h"
 
 static int is_count(Py_ssize_t given, Py_ssize_t wanted) {
     if (given == wanted)
@@ -70,9 +71,78 @@ static PyObject *py_walk(PyObject *self, PyObject *const *args, Py_ssize_t count
                          walk.has_null_key ? Py_True : Py_False);
 }
 
+/* The most that a decision of a coordinator usually has. */
+enum { PLAIN_RECORDS_MAX = 64, PLAIN_FIELD_BYTES_MAX = 1 << 20 };
+
+static PyObject *key_name, *value_name;
+
+/* The field of a record, held until it is written; NULL if it is left to Python, or with an
+ * exception. */
+static PyObject *plain_field(PyObject *record, PyObject *name, const uint8_t **field,
+                             int64_t *length) {
+    PyObject *content = PyObject_GetAttr(record, name);
+    if (content == NULL)
+        return NULL;
+    *length = -1;
+    if (content == Py_None)
+        return content;
+    if (!PyBytes_CheckExact(content) || PyBytes_GET_SIZE(content) > PLAIN_FIELD_BYTES_MAX) {
+        Py_DECREF(content);
+        return NULL;
+    }
+    *field = (const uint8_t *)PyBytes_AS_STRING(content);
+    *length = PyBytes_GET_SIZE(content);
+    return content;
+}
+
+static PyObject *plain_batch_of(const struct plain_record *records, int32_t count,
+                                int64_t timestamp) {
+    struct batch batch;
+    size_t size = plain_batch_size(records, count);
+    PyObject *bytes = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (bytes == NULL)
+        return NULL;
+    write_plain_batch(records, count, timestamp, (uint8_t *)PyByteArray_AS_STRING(bytes), size,
+                      &batch);
+    return Py_BuildValue("(NN)", bytes, header_tuple(&batch));
+}
+
+/* plain_batch(records, timestamp) */
+static PyObject *py_plain_batch(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    struct plain_record records[PLAIN_RECORDS_MAX];
+    PyObject *held[2 * PLAIN_RECORDS_MAX], *made = NULL;
+    int fields = 0, is_whole = 1;
+    if (!is_count(given, 2))
+        return NULL;
+    int64_t timestamp = PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_ssize_t count = PyList_CheckExact(args[0]) ? PyList_GET_SIZE(args[0]) : 0;
+    if (count < 1 || count > PLAIN_RECORDS_MAX)
+        Py_RETURN_NONE;
+    for (Py_ssize_t index = 0; index < count && is_whole; index++) {
+        PyObject *record = PyList_GetItem(args[0], index);
+        struct plain_record *plain = &records[index];
+        is_whole = record != NULL &&
+                   (held[fields] = plain_field(record, key_name, &plain->key,
+                                               &plain->key_length)) != NULL &&
+                   (held[++fields] = plain_field(record, value_name, &plain->value,
+                                                 &plain->value_length)) != NULL &&
+                   ++fields;
+    }
+    if (is_whole)
+        made = plain_batch_of(records, (int32_t)count, timestamp);
+    while (fields)
+        Py_DECREF(held[--fields]);
+    if (!is_whole && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return made;
+}
+
 static PyMethodDef methods[] = {
     {"crc32c", py_crc32c, METH_O, NULL},
     {"good_header", (PyCFunction)(void (*)(void))py_good_header, METH_FASTCALL, NULL},
+    {"plain_batch", (PyCFunction)(void (*)(void))py_plain_batch, METH_FASTCALL, NULL},
     {"walk", (PyCFunction)(void (*)(void))py_walk, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -86,5 +156,9 @@ PyMODINIT_FUNC PyInit__compiled(void) {
         PyErr_SetString(PyExc_ImportError, "this processor has no SSE 4.2");
         return NULL;
     }
+    key_name = PyUnicode_InternFromString("key");
+    value_name = PyUnicode_InternFromString("value");
+    if (key_name == NULL || value_name == NULL)
+        return NULL;
     return PyModule_Create(&definition);
 }

@@ -23,6 +23,21 @@ static inline uint64_t read_u64(const uint8_t *bytes) {
     return __builtin_bswap64(number);
 }
 
+static inline void write_u16(uint8_t *bytes, uint16_t number) {
+    number = __builtin_bswap16(number);
+    memcpy(bytes, &number, sizeof number);
+}
+
+static inline void write_u32(uint8_t *bytes, uint32_t number) {
+    number = __builtin_bswap32(number);
+    memcpy(bytes, &number, sizeof number);
+}
+
+static inline void write_u64(uint8_t *bytes, uint64_t number) {
+    number = __builtin_bswap64(number);
+    memcpy(bytes, &number, sizeof number);
+}
+
 static inline int64_t signed_of(uint64_t code) {
     return (int64_t)(code >> 1) ^ -(int64_t)(code & 1);
 }
@@ -67,6 +82,26 @@ static inline int read_varlong(const uint8_t **at, const uint8_t *end, int64_t *
         return 0;
     *number = signed_of(code);
     return 1;
+}
+
+static inline uint64_t code_of(int64_t number) {
+    return ((uint64_t)number << 1) ^ (uint64_t)(number >> 63);
+}
+
+static inline int varint_size(int64_t number) {
+    int size = 1;
+    for (uint64_t code = code_of(number); code > 127; code >>= 7)
+        size++;
+    return size;
+}
+
+/* Returns where the next byte goes. */
+static inline uint8_t *write_varint(uint8_t *at, int64_t number) {
+    uint64_t code = code_of(number);
+    for (; code > 127; code >>= 7)
+        *at++ = (uint8_t)(code | 128);
+    *at++ = (uint8_t)code;
+    return at;
 }
 
 #endif

@@ -283,7 +283,7 @@ class ShardHost(Generic[S]):
         if not partition.has_enough_in_sync():
             return NOT_ENOUGH_REPLICAS
         size_max = held.config.max_message_bytes
-        if outcome.is_atomic:
+        if outcome.is_atomic or len(outcome.records) == 1:
             return self._append_batch(outcome.records, size_max, outcome.transactional)
         for piece in in_pieces(outcome.records, size_max):
             code = self._append_batch(piece, size_max)

@@ -16,6 +16,8 @@ import pytest
 
 from ottla import native
 from ottla.base.errors import ProtocolError
+from ottla.coordinator import shard_batch
+from ottla.coordinator.shard import Record
 from ottla.records import validation, walk
 from ottla.records.batch_builder import RecordToWrite, build_batch
 from ottla.records.batch_header import HEADER_SIZE, read_header
@@ -137,6 +139,46 @@ def test_checksums_of_every_size_at_every_place() -> None:
         part = memoryview(content)[start : start + size]
         assert compiled.crc32c(part) == crc32c(bytes(part)) == google_crc32c.value(bytes(part))
     assert compiled.crc32c(bytearray(b"123456789")) == 0xE3069283
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_coordinators_batches_are_those_of_python(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed_for("plain batches") + seed)
+    sizes = (0, 1, 20, 63, 64, 130, 2047, 2048, 8_200, 1_100_000)
+    for _ in range(30):
+        count = chance.choice((1, 1, 1, 2, 63, 64, 65))
+        records = [
+            Record(
+                bytes(chance.choice(sizes[:-1])),
+                chance.choice(
+                    (None, chance.randbytes(chance.choice(sizes[: 10 if count == 1 else 6])))
+                ),
+            )
+            for _ in range(count)
+        ]
+        timestamp = chance.choice((NOW_MS, 0, -1, 1 << 62))
+        made = shard_batch.build_batch(records, timestamp)
+        with monkeypatch.context() as patched:
+            patched.setattr(shard_batch, "compiled", None)
+            assert made == shard_batch.build_batch(records, timestamp)
+        assert type(made[0]) is bytearray
+
+
+def test_which_batches_are_left_to_python() -> None:
+    record = Record(b"key", b"value")
+    assert compiled.plain_batch([record], NOW_MS) is not None
+    assert compiled.plain_batch([record] * 64, NOW_MS) is not None
+    assert compiled.plain_batch([record] * 65, NOW_MS) is None
+    assert compiled.plain_batch([], NOW_MS) is None
+    assert compiled.plain_batch((record,), NOW_MS) is None
+    assert compiled.plain_batch([Record(b"key", bytes((1 << 20) + 1))], NOW_MS) is None
+    assert compiled.plain_batch([Record(bytearray(b"key"), None)], NOW_MS) is None  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        compiled.plain_batch([b"no record"], NOW_MS)  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        compiled.plain_batch([record], "now")  # type: ignore[arg-type]
 
 
 def test_what_is_no_buffer_or_no_number_is_refused() -> None:
