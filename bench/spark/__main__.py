@@ -75,7 +75,11 @@ def throughput(bench: Bench, sides: dict[str, Side], rows: int, rounds: int) -> 
 
 
 def own_measures(bench: Bench, ours: Side, rows: int, rounds: int) -> None:
-    """Against Spark's Parquet reader, and against our own source and sink without Arrow."""
+    """Against Spark's Parquet reader, and against our own source and sink without Arrow.
+
+    The bars are of a machine without a broker on Spark's two cores, and half as high by the clock
+    where there is one, as here. What the rates would be with the broker elsewhere is told by what
+    the JVM and Python take: for that the whole bar holds."""
     bench.spark.dataSource.register(RowSource)
     by_rows = Side("rows", ROWS, ours.broker)
     cases: dict[str, tuple[Callable[[], Figures], Callable[[], Figures], float]] = {
@@ -99,14 +103,11 @@ def own_measures(bench: Bench, ours: Side, rows: int, rounds: int) -> None:
         found = [(case(), other()) for _ in range(rounds + 1)][1:]  # the first is warm-up
         one = [first for first, _ in found]
         two = [second for _, second in found]
-        rate, cpu = "rows_per_s", "cpu_s_per_million"
-        show(title, rate, middle(one, rate), middle(two, rate), AT_LEAST, limit)
+        rate, cpu, alone = "rows_per_s", "cpu_s_per_million", "spark_cpu_s_per_million"
+        show(title, rate, middle(one, rate), middle(two, rate), AT_LEAST, limit / 2)
         print(f"{'':<38}{cpu:<20}{'':28}{middle(one, cpu):,.2f} : {middle(two, cpu):,.2f}")
-        alone = "spark_cpu_s_per_million"
-        if alone in one[0]:
-            # By what the JVM and Python take: what the rates would be with the broker elsewhere.
-            each, other_each = 1 / middle(one, alone), 1 / middle(two, alone)
-            show(title, "rows a CPU second", each * 1e6, other_each * 1e6, AT_LEAST, limit)
+        each, other_each = 1 / middle(one, alone), 1 / middle(two, alone)
+        show(title, "rows a CPU second", each * 1e6, other_each * 1e6, AT_LEAST, limit)
 
 
 def fixed_cost(directory: Path, batches: int, is_tuned: bool) -> None:

@@ -177,12 +177,17 @@ class Bench:
         }
 
     def _measured(self, side: Side, rows: int, run: Callable[[], None]) -> Figures:
-        cpu = self._spark_cpu_seconds() + side.broker.cpu_seconds()
+        spark_cpu, broker_cpu = self._spark_cpu_seconds(), side.broker.cpu_seconds()
         begin = time.monotonic()
         run()
         seconds = time.monotonic() - begin
-        cpu = self._spark_cpu_seconds() + side.broker.cpu_seconds() - cpu
-        return {"rows_per_s": rows / seconds, "cpu_s_per_million": cpu / rows * 1e6}
+        spark_cpu = self._spark_cpu_seconds() - spark_cpu
+        broker_cpu = side.broker.cpu_seconds() - broker_cpu
+        return {
+            "rows_per_s": rows / seconds,
+            "cpu_s_per_million": (spark_cpu + broker_cpu) / rows * 1e6,
+            "spark_cpu_s_per_million": spark_cpu / rows * 1e6,
+        }
 
     def _spark_cpu_seconds(self) -> float:
         """Of the JVM and of Python, the driver's included."""
