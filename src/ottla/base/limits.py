@@ -30,10 +30,12 @@ LOOP_DECOMPRESS_BYTES_MAX = 64 * 1024
 # Requests of one connection that wait for their answer; past it the connection is not read.
 PIPELINED_REQUESTS_MAX = 64
 
-# Requests that are waited for, so that they are handled together, and their bytes. Java's producer
-# has five under way; more than a processor's buffer holds cannot come at once.
+# What is read from a connection at once.
+READ_BYTES_MAX = 256 * 1024
+
+# Requests that are waited for, so that they are handled together: Java's producer has five under
+# way. No more bytes are waited for than can be read at once.
 GATHERED_REQUESTS_MAX = 5
-GATHERED_BYTES_MAX = 256 * 1024
 
 # Connections whose answers of one turn of the loop are sent together, and bytes for each of them.
 TURN_ANSWERS_MAX = 64

@@ -65,7 +65,6 @@ class Connection:
         "_outgoing",
         "_processor",
         "_reading",
-        "_received",
         "_slots",
         "_socket",
         "_writing",
@@ -102,7 +101,6 @@ class Connection:
         self._closed = False
         self._gathering: Gathering | None = None
         self._low_mark = AT_ONCE  # bytes that the kernel was told to wait for
-        self._received = 0  # by the last read
         self.reads = 0
         self.answered = 0
         self.opened_ms = self.last_read_ms = self.last_progress_ms = processor.now_ms()
@@ -111,30 +109,28 @@ class Connection:
     # -- reading ----------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
-        requests = self._read()
+        received, requests = self._read()
         if requests > 1 or self._gathering is not None:
-            self._gather(requests)
+            self._gather(received, requests)
 
-    def _read(self) -> int:
-        """The number of requests that were handled."""
-        self._received = 0
+    def _read(self) -> tuple[int, int]:
+        """How many bytes came, and how many requests were handled."""
         try:
             received = self.incoming.receive(self._socket)
         except BlockingIOError:
-            return 0
+            return 0, 0
         except OSError:
             self.close()
-            return 0
+            return 0, 0
         except FrameError as refused:
             self._refuse(refused)
-            return 0
+            return 0, 0
         if received == 0:
             self.close()
-            return 0
-        self._received = received
+            return 0, 0
         self.reads += 1
         self.last_read_ms = self._processor.now_ms()
-        return self._handle_frames()
+        return received, self._handle_frames()
 
     def _handle_frames(self) -> int:
         """Handle every whole frame at hand, until an answer must be waited for."""
@@ -188,14 +184,14 @@ class Connection:
             self._outgoing.put_bytes(b"".join(answers))
         return count
 
-    def _gather(self, requests: int) -> None:
+    def _gather(self, received: int, requests: int) -> None:
         """Several came at once, now or before: how much to wait for the next time."""
         gathering = self._gathering
         if gathering is None:
             if self._processor.patience is None:
                 return
             gathering = self._gathering = Gathering()
-        gathering.on_read(requests, self._received)
+        gathering.on_read(requests, received)
         self._wait_for(gathering.bytes_wanted)
 
     def is_gathered(self) -> bool:
@@ -207,8 +203,8 @@ class Connection:
         if not self._reading:
             self._wait_for(AT_ONCE)
             return
-        requests = self._read()
-        gathering.on_late(requests, self._received)
+        received, requests = self._read()
+        gathering.on_late(requests, received)
         self._wait_for(gathering.bytes_wanted)
 
     def _wait_for(self, bytes_wanted: int) -> None:

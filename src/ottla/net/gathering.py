@@ -11,7 +11,7 @@ single request, it has waited for nothing: then the peer is left alone, for long
 
 from __future__ import annotations
 
-from ottla.base.limits import GATHERED_BYTES_MAX, GATHERED_REQUESTS_MAX
+from ottla.base.limits import GATHERED_REQUESTS_MAX, READ_BYTES_MAX
 
 AT_ONCE = 1
 """Bytes to wait for where nothing is gathered: any."""
@@ -58,4 +58,4 @@ class Gathering:
     def _aim(self, requests: int, received: int) -> None:
         """Half a request less than came: sizes vary, and most requests arrive in one piece."""
         halves = 2 * min(requests, GATHERED_REQUESTS_MAX) - 1
-        self.bytes_aimed = min(received * halves // (2 * requests), GATHERED_BYTES_MAX)
+        self.bytes_aimed = min(received * halves // (2 * requests), READ_BYTES_MAX)

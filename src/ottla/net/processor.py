@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from ottla.base.deferred import Deferred
 from ottla.base.errors import MalformedRequest
+from ottla.base.limits import READ_BYTES_MAX
 from ottla.base.ports import Pool, Timer, Timers
 from ottla.net.connection import Answer, Connection
 from ottla.net.incoming import FrameMemory, Incoming
@@ -24,7 +25,6 @@ from ottla.net.turn import Turn
 
 log = logging.getLogger("ottla.net")
 
-SCRATCH_BYTES = 256 * 1024
 SWEEP_INTERVAL_MS = 5_000
 COMPLAINT_INTERVAL_MS = 60_000
 COMPLAINING_PEERS_MAX = 1_000
@@ -53,7 +53,7 @@ class Processor:
         self.pool = pool
         self.memory = memory
         memory.make_room = self._make_room
-        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch = bytearray(READ_BYTES_MAX)
         self.call_soon = loop.call_soon
         self.lookout = lookout
         self.patience = patience

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.limits import GATHERED_BYTES_MAX, GATHERED_REQUESTS_MAX
+from ottla.base.limits import GATHERED_REQUESTS_MAX, READ_BYTES_MAX
 from ottla.net.gathering import AT_ONCE, Gathering
 
 REQUEST = 16_000
@@ -42,8 +42,8 @@ def test_part_of_a_request_is_not_counted_twice() -> None:
 def test_what_is_waited_for_has_bounds() -> None:
     assert gathered(60).bytes_wanted == until(GATHERED_REQUESTS_MAX)
     gathering = Gathering()
-    gathering.on_read(2, 100 * GATHERED_BYTES_MAX)
-    assert gathering.bytes_wanted == GATHERED_BYTES_MAX
+    gathering.on_read(2, 100 * READ_BYTES_MAX)
+    assert gathering.bytes_wanted == READ_BYTES_MAX
 
 
 def test_fewer_that_came_late_are_what_is_waited_for_then() -> None:

@@ -20,6 +20,16 @@ from ottla.metadata.configs.reasons import PAST
 from ottla.metadata.configs.validators import HostAndPort, at_least, between
 
 DEFINITIONS: tuple[ConfigDefinition, ...] = (
+    integer(
+        "ottla.gather.requests.ms",
+        2,
+        between(0, 1000),
+        about=(
+            "How long the broker waits for more requests of a client that has several under way, "
+            "so that it handles them together; twice as long at most. It stops by itself where no "
+            "more come. 0 turns it off."
+        ),
+    ),
     long(
         "ottla.log.dir.reserve.bytes",
         -1,
@@ -31,16 +41,6 @@ DEFINITIONS: tuple[ConfigDefinition, ...] = (
             "turns it off."
         ),
         mode=CLUSTER_WIDE,
-    ),
-    integer(
-        "ottla.gather.requests.ms",
-        2,
-        between(0, 1000),
-        about=(
-            "How long the broker waits for more requests of a client that has several under way, "
-            "so that it handles them together; twice as long at most. It stops by itself where no "
-            "more come. 0 turns it off."
-        ),
     ),
     integer(
         "ottla.look.before.sleep.us",
