@@ -21,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from ottla.base.deferred import Deferred
 from ottla.handlers.produce_route import FIRST_FLEXIBLE_VERSION, ProduceRoute
 from ottla.log.batch_scan import batch_size
+from ottla.native import compiled
 from ottla.protocol.error_codes import (
     NONE,
     NOT_ENOUGH_REPLICAS,
@@ -188,7 +189,10 @@ def test_requests_that_come_at_once_get_the_answers_of_single_ones(
             sequence = next_sequence(_stored(broker, topics[0]))
     at_once.socket.close()
     assert _stored(broker, topics[0]) == _stored(broker, topics[1])
-    assert (max(runs, default=0) > 1) == (version >= FIRST_FLEXIBLE_VERSION)
+    if version < FIRST_FLEXIBLE_VERSION:
+        assert not runs
+    elif compiled is not None:  # Python's own short cut is for shapes that were seen often
+        assert max(runs) > 1
 
 
 def next_sequence(stored: bytes) -> int:

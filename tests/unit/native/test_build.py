@@ -15,6 +15,12 @@ from ottla.native import MODULE, build
 from tests.patience import SECONDS_MAX
 
 
+@pytest.fixture(autouse=True)
+def _twins_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the tests run with."""
+    monkeypatch.delenv("OTTLA_PURE", raising=False)
+
+
 def told(program: str, **environment: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", program],
