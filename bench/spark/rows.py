@@ -1,6 +1,7 @@
 """Our own source and sink with a Python object for each value: what Arrow spares them.
 
-The same readers and writers do the work; rows go to Spark and come from it as tuples.
+The same readers and writers do the work; rows go to Spark and come from it as tuples, in a process
+that collects its garbage as Spark has it (`ottla.spark.lasting_objects`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.spark.lasting_objects import OF_THIS_PROCESS
 from ottla.spark.sink import OttlaStreamWriter, stream_writer
 from ottla.spark.source import batch_reader, schema_of
 
@@ -49,6 +51,7 @@ class RowReader(DataSourceReader):
         return self.arrow.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        OF_THIS_PROCESS.put_back()
         for batch in self.arrow.read(partition):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
@@ -59,6 +62,7 @@ class RowWriter(DataSourceStreamWriter):
         self.names = names
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        OF_THIS_PROCESS.put_back()
         return self.arrow.write(self._batches(iterator))
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:

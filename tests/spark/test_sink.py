@@ -109,3 +109,47 @@ def test_what_cannot_be_written_is_refused_by_name(
     given = {"kafka.bootstrap.servers": broker.bootstrap, "topic": "nowhere", **options}
     with pytest.raises(Exception, match=says):
         writer.options(**given).mode("append").save()
+
+
+def test_what_the_processes_of_tasks_have_loaded_is_not_looked_through_any_more(
+    spark: Any, broker: Broker, topics: Topics, tmp_path: Path
+) -> None:
+    """Spark's daemon collects garbage behind every task; see `ottla.spark.lasting_objects`."""
+    from pyspark.sql.datasource import DataSource
+
+    from ottla.spark.sink import OttlaStreamWriter, stream_writer
+
+    counts = tmp_path / "counts"
+    counts.mkdir()
+
+    class Counting(OttlaStreamWriter):
+        def write(self, iterator: Any) -> Any:
+            import gc
+            import os
+
+            from ottla.spark.lasting_objects import OF_THIS_PROCESS
+
+            mine = counts / str(os.getpid())
+            if not mine.exists():
+                OF_THIS_PROCESS.put_back()  # other queries had this process before
+            written = super().write(iterator)
+            with mine.open("a") as lines:
+                lines.write(f"{gc.get_freeze_count()}\n")
+            return written
+
+    class Counted(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "counted"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Counting:
+            return Counting(stream_writer(self.options, schema, overwrite).options)
+
+    spark.dataSource.register(Counted)
+    topics.create("in", 1)
+    topics.create("out", 1)
+    topics.fill("in", range(2_400), 1)  # eight batches: one process has three, whichever they go to
+    copy(spark, broker, tmp_path / "checkpoint", topics("in"), topics("out"), "counted")
+    found = [list(map(int, of_one.read_text().split())) for of_one in counts.iterdir()]
+    assert {of_one[0] for of_one in found} == {0}
+    assert max(of_one[-1] for of_one in found) > 10_000

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from ottla.spark.cluster_view import RangeReader
 from ottla.spark.crash_points import crash_point, is_armed
+from ottla.spark.lasting_objects import OF_THIS_PROCESS
 from ottla.spark.ranges import OffsetRange
 from ottla.spark.source_options import SourceOptions
 from ottla.spark.task_memory import keep_memory
@@ -36,6 +37,7 @@ def read_range(
     options: SourceOptions, wanted: OffsetRange, filters: tuple[RowFilter, ...] = ()
 ) -> Iterator[pa.RecordBatch]:
     keep_memory()
+    OF_THIS_PROCESS.set_apart()
     needed = options.columns
     extra = tuple(dict.fromkeys(one.column for one in filters if one.column not in needed))
     for batch in reader_for(options).read(wanted, needed + extra):

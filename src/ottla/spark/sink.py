@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from ottla.spark import no_effect
 from ottla.spark.defaults import completed
 from ottla.spark.errors import OptionError
+from ottla.spark.lasting_objects import OF_THIS_PROCESS
 from ottla.spark.rows_to_records import check_columns
 from ottla.spark.shipped import Shipped
 from ottla.spark.sink_options import AT_LEAST_ONCE, SinkOptions, parse_sink_options
@@ -63,6 +64,7 @@ def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> Ot
 def _checked(
     options: Mapping[str, str], schema: Any, overwrite: bool, *, streaming: bool
 ) -> SinkOptions:
+    OF_THIS_PROCESS.set_apart()
     parsed = parse_sink_options(completed(options), streaming=streaming)
     producer_settings(parsed.client)
     no_effect.tell(parsed.client, no_effect.WRITING)
@@ -107,6 +109,7 @@ class OttlaStreamWriter(Shipped, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         keep_memory()
+        OF_THIS_PROCESS.set_apart()
         options = self.options
         if options.delivery == AT_LEAST_ONCE:
             return Message(_write_at_least_once(options, iterator))
@@ -153,6 +156,7 @@ class OttlaBatchWriter(Shipped, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
         keep_memory()
+        OF_THIS_PROCESS.set_apart()
         options = self.options
         if options.delivery == AT_LEAST_ONCE:
             return Message(_write_at_least_once(options, iterator))

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from ottla.spark.crash_points import crash_point
 from ottla.spark.errors import OptionError, RowError, SinkConflict
+from ottla.spark.lasting_objects import OF_THIS_PROCESS
 from ottla.spark.shipped import Shipped
 from ottla.spark.source_options import Given
 from ottla.spark.tables.batch_offsets import checkpoint_of, offsets_of_batch
@@ -72,9 +73,11 @@ class IcebergStreamWriter(Shipped, DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> DataWritten:
+        OF_THIS_PROCESS.set_apart()
         return write_data(self.options, this_task(), iterator)
 
     def commit(self, messages: list[DataWritten | None], batchId: int) -> None:
+        OF_THIS_PROCESS.set_apart()
         written = [one for one in messages if one is not None]
         offsets = offsets_of_batch(self.options.checkpoint, batchId)
         add_snapshot(self.options, batchId, written, offsets)

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from ottla.spark import option_values as values
 from ottla.spark.crash_points import crash_point
 from ottla.spark.errors import OptionError, SinkConflict
+from ottla.spark.lasting_objects import OF_THIS_PROCESS
 from ottla.spark.shipped import Shipped
 from ottla.spark.source_options import Given
 from ottla.spark.tables.batch_offsets import checkpoint_of, offsets_of_batch
@@ -65,9 +66,11 @@ class ParquetStreamWriter(Shipped, DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FileWritten:
+        OF_THIS_PROCESS.set_apart()
         return write_file(Place(self.options.path), self.options, this_task(), iterator)
 
     def commit(self, messages: list[FileWritten | None], batchId: int) -> None:
+        OF_THIS_PROCESS.set_apart()
         written = [one for one in messages if one is not None]
         offsets = offsets_of_batch(self.options.checkpoint, batchId)
         commit_files(Place(self.options.path), batchId, written, offsets)
