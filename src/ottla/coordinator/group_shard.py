@@ -125,6 +125,9 @@ class GroupShard:
     def commit_offsets(self, request: Any, caller: Caller) -> Outcome[Fields]:
         return self.commits.commit(request, caller)
 
+    def commit_one_offset(self, request: Any, caller: Caller) -> Outcome[int]:
+        return self.commits.commit_one(request, caller)
+
     def commit_in_transaction(self, request: Any, caller: Caller) -> Outcome[Fields]:
         return commit_in_transaction(self.context, request, caller)
 

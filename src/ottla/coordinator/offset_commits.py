@@ -94,6 +94,33 @@ class OffsetCommits:
             )
         return Outcome(records, {"topics": results})
 
+    def commit_one(self, request: Any, caller: Caller) -> Outcome[int]:
+        """The same decision, of one partition without metadata and without a retention of its own;
+        told is its error code alone."""
+        context = self._context
+        group_id = request.group_id
+        group = context.groups.get(group_id)
+        refusal = self._check_commit(group, request, caller.api_version)
+        if refusal == NONE and isinstance(group, ClassicGroup):
+            self._classic.on_commit(group, request.member_id)
+        (asked,) = request.topics
+        (one,) = asked.partitions
+        topic, unknown = _resolve(context.image, asked, caller.api_version)
+        index = one.partition_index
+        if topic is None or index not in topic.partitions:
+            return Outcome((), unknown)
+        if refusal != NONE:
+            return Outcome((), refusal)
+        commit = Commit(
+            one.committed_offset,
+            one.committed_leader_epoch,
+            "",
+            context.clock.wall_ms(),
+            NO_TIMESTAMP,
+            topic.topic_id,
+        )
+        return Outcome([commit_record(group_id, topic.name, index, commit)], NONE)
+
     def _check_commit(self, group: Group | None, request: Any, api_version: int) -> int:
         generation = request.generation_id_or_member_epoch
         if group is None:

@@ -8,8 +8,10 @@ writes; read is every version that a Kafka may have left behind. The records of 
 
 from __future__ import annotations
 
+import functools
 import struct
 import uuid
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.base.errors import OttlaError
@@ -23,6 +25,9 @@ CONSUMER_GROUP_KEYS = frozenset({3, 4, 5, 6, 7, 8, 16})
 
 NO_TOPIC_ID = uuid.UUID(int=0)
 NO_TIMESTAMP = -1
+
+# Longer names are nobody's; what their keys begin with is not worth remembering.
+_REMEMBERED_LENGTH_MAX = 256
 
 _KEY_VERSION = struct.Struct(">h")
 _GROUP = struct.Struct(">hH")
@@ -84,16 +89,21 @@ def key_version(key: bytes) -> int:
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    if len(group_id) + len(topic) > _REMEMBERED_LENGTH_MAX:
+        return _offset_key_start(group_id, topic) + _PARTITION.pack(partition)
+    return _remembered_start(group_id, topic) + _PARTITION.pack(partition)
+
+
+def _offset_key_start(group_id: str, topic: str) -> bytes:
     group, name = group_id.encode(), topic.encode()
     return b"".join(
-        (
-            _GROUP.pack(OFFSET_COMMIT_KEY, len(group)),
-            group,
-            _LENGTH.pack(len(name)),
-            name,
-            _PARTITION.pack(partition),
-        )
+        (_GROUP.pack(OFFSET_COMMIT_KEY, len(group)), group, _LENGTH.pack(len(name)), name)
     )
+
+
+_remembered_start: Callable[[str, str], bytes] = functools.lru_cache(maxsize=4_096)(
+    _offset_key_start
+)
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:

@@ -16,9 +16,10 @@ from typing import Any
 
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.shard import Caller, Fields, Outcome
-from ottla.handlers.context import Context
+from ottla.handlers.context import Context, GroupHost
+from ottla.metadata.image import MetadataImage
 from ottla.protocol.api_keys import OFFSET_COMMIT
-from ottla.protocol.error_codes import NONE
+from ottla.protocol.error_codes import NONE, NOT_COORDINATOR
 from ottla.protocol.messages import encode_request, encode_response
 
 FIRST_FLEXIBLE_VERSION = 8
@@ -36,7 +37,18 @@ SIZE_AND_CORRELATION_ID = struct.Struct(">ii").pack
 class CommitRoute:
     """For commits whose bytes before the partition are those of `request`."""
 
-    __slots__ = ("_answer_head", "_caller", "_end", "_head", "_one", "_request", "_size", "_tail")
+    __slots__ = (
+        "_answer_head",
+        "_caller",
+        "_end",
+        "_head",
+        "_host",
+        "_image",
+        "_one",
+        "_request",
+        "_size",
+        "_tail",
+    )
 
     api_key = OFFSET_COMMIT
 
@@ -51,6 +63,10 @@ class CommitRoute:
         self._end = self._size - COMMITTED.size
         self._head = encoded[: self._end]
         self._tail = encoded[-4:]
+        # Who coordinates the group, by this image; a host that is not responsible any more writes
+        # nothing.
+        self._host: GroupHost | int = NOT_COORDINATOR
+        self._image: MetadataImage | None = None
         # Behind its header's tags.
         self._answer_head = b"\0" + answer[: -ANSWERED.size]
 
@@ -58,16 +74,20 @@ class CommitRoute:
         if len(body) != self._size or body[: self._end] != self._head:
             return None
         index, offset, leader_epoch, tail = COMMITTED.unpack_from(body, self._end)
-        host = context.services.groups.host_of(self._request.group_id)
+        services = context.services
+        image = services.image
+        if image is not self._image:
+            self._host, self._image = services.groups.host_of(self._request.group_id), image
+        host = self._host
         if tail != self._tail or isinstance(host, int):
+            self._image = None
             return None
         # The request is nobody else's: the decision is made at once, or not at all.
         one = self._one
         one.partition_index = index
         one.committed_offset = offset
         one.committed_leader_epoch = leader_epoch
-        response = host.write_at_once(self._decide)
-        if response is None or response["topics"][0]["partitions"][0]["error_code"] != NONE:
+        if host.write_at_once(self._decide) != NONE:
             return None
         head = self._answer_head
         return b"%b%b%b" % (
@@ -76,8 +96,8 @@ class CommitRoute:
             ANSWERED.pack(index, NONE),
         )
 
-    def _decide(self, shard: GroupShard) -> Outcome[Fields]:
-        return shard.commit_offsets(self._request, self._caller)
+    def _decide(self, shard: GroupShard) -> Outcome[int]:
+        return shard.commit_one_offset(self._request, self._caller)
 
 
 def learn(context: Context, request: Any, response: Fields, caller: Caller) -> None:

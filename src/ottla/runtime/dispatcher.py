@@ -62,7 +62,7 @@ class Dispatcher:
                 if isinstance(answer, Deferred):
                     answer.when_done(lambda done: self._on_routed(done, stats, started_ns))
                     return answer
-                self._stats.bytes_out += _size_of(answer)
+                self._stats.bytes_out += len(answer) if type(answer) is bytes else _size_of(answer)
                 stats.observe(time.perf_counter_ns() - started_ns)
                 return answer
         header = read_request_header(frame)
