@@ -78,7 +78,10 @@ class MemoryFile:
         return bytes(self._inode.content[position : position + size])
 
     def is_cached(self, position: int, size: int) -> bool:
-        return True
+        return self._files.is_cached
+
+    def read_if_cached(self, position: int, size: int) -> bytes | None:
+        return self.read_at(position, size) if self._files.is_cached else None
 
     def write_at(self, position: int, buffer: Buffer) -> None:
         self._files.absorb_maps()
@@ -134,6 +137,8 @@ class MemoryFiles:
         self.directories: set[str] = {"/"}
         self.journal: list[Operation] = []
         self.record = record
+        self.is_cached = True
+        """What `File.is_cached` says, of all files."""
         self.mapped: dict[Inode, None] = {}
         """In order, so that the same calls make the same journal."""
         self._boot = boot

@@ -7,12 +7,13 @@ changed behind their back, and confluent-kafka reads. What is waited for has a m
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.log.corrupt_mark import NAME
@@ -146,6 +147,62 @@ def test_a_length_that_has_rotted_holds_up_nobody(
         reader.close()
         assert consume(broker.bootstrap, "sound", 10) == list(range(10))
         assert told(caplog, "partition rotten-0 is offline") == 1
+
+
+def test_a_closed_segment_that_was_cut_holds_up_nobody_who_reads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A reader that comes to its end is told, instead of getting a piece of a batch for ever."""
+    settings = {**NOT_BY_ITSELF, "log.segment.bytes": 1024 * 1024}
+    with caplog.at_level(logging.WARNING), Broker(settings) as broker:
+        create(broker.bootstrap, "rotten")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+        for number in range(40):
+            producer.produce("rotten", f"record {number:05d}".encode() + bytes(100_000))
+            producer.flush(60)
+        broker.stop()
+        closed = sorted(Path(broker.data_dir, "rotten-0").glob("*.log"))[1]
+        os.truncate(closed, closed.stat().st_size - 500)
+        broker.start()
+        reader = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "log_level": 0}
+        )
+        reader.assign([TopicPartition("rotten", 0, int(closed.stem))])
+        until(lambda: reader.poll(0.1) is None and is_offline(broker.bootstrap, "rotten"))
+        reader.close()
+        assert told(caplog, "partition rotten-0 is offline") == 1
+
+
+def committed(bootstrap: str, group: str) -> int | None:
+    """None while no coordinator tells."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    try:
+        [found] = consumer.committed([TopicPartition("t", 0)], 5)
+    except KafkaException:
+        return None
+    finally:
+        consumer.close()
+    return None if found.error else int(found.offset)
+
+
+def test_a_coordinator_tells_no_offset_that_has_rotted(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is looked over here by itself; a coordinator that starts again reads all it has."""
+    with caplog.at_level(logging.WARNING), Broker(NOT_BY_ITSELF) as broker:
+        create(broker.bootstrap, "t")
+        for group in ("rotten", "sound"):
+            reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+            reader.commit(offsets=[TopicPartition("t", 0, 1005)], asynchronous=False)
+            reader.close()
+        assert committed(broker.bootstrap, "rotten") == 1005
+        broker.stop()
+        stored = (1005).to_bytes(8, "big")
+        paths = Path(broker.data_dir).glob(f"__consumer_offsets-*/{SEGMENT}")
+        [path] = [one for one in paths if b"rotten" in one.read_bytes()]
+        flip(path, path.read_bytes().index(stored, path.read_bytes().index(b"rotten")) + 6, 1)
+        broker.start()
+        until(lambda: told(caplog, f"partition {path.parent.name} is offline") == 1)
+        assert committed(broker.bootstrap, "rotten") is None
+        assert committed(broker.bootstrap, "sound") == 1005
 
 
 class Replicas:

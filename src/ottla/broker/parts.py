@@ -104,7 +104,7 @@ class Parts:
             pool=around.pool,
             config=lambda: self.config,
         )
-        self.cleaner = LogCleaner(
+        self.mover = ReplicaMover(
             replicas=self.replicas,
             upkeep=self.upkeep,
             flusher=self.flusher,

@@ -6,6 +6,9 @@ the order of its offsets; a coordinator has to understand such a log anyway.
 
 Records of a transaction count from its commit marker on, but keep the place that they have in the
 log: a plain record behind them wins, whenever the transaction ends.
+
+Every batch is checked: a coordinator that believed rotten ones would tell offsets that nobody has
+committed, and its followers, which hold the right ones, would never be asked.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from ottla.base.errors import ProtocolError
 from ottla.coordinator.offsets_records import UnreadableRecord
 from ottla.protocol.error_codes import CORRUPT_MESSAGE
 from ottla.records.batch_header import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL_MASK,
     HEADER_SIZE,
@@ -24,16 +28,17 @@ from ottla.records.batch_header import (
     TRANSACTIONAL_MASK,
 )
 from ottla.records.batch_view import records_of
+from ottla.records.crc32c import crc32c
 from ottla.records.varints import read_varint
 
 NO_PRODUCER_ID = -1
 
-# Base offset, length, attributes, last offset delta, producer id, record count.
-_OUTLINE = Struct(">qi9xhi16xq6xi")
+# Base offset, length, checksum, attributes, last offset delta, producer id, record count.
+_OUTLINE = Struct(">qi5xIhi16xq6xi")
 
-# Base offset, length, attributes, record count; then of the first record: its length in two bytes,
-# the timestamp and offset deltas and the length of its key in one byte each.
-_ONE_RECORD = Struct(">qi9xh34xiBBxBBB")
+# Base offset, length, checksum, attributes, record count; then of the first record: its length in
+# two bytes, the timestamp and offset deltas and the length of its key in one byte each.
+_ONE_RECORD = Struct(">qi5xIh34xiBBxBBB")
 _KEY_POSITION = 67
 _PLAIN = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
 
@@ -43,6 +48,14 @@ _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 
 Held = tuple[int, bytes | None]
 """Offset and value."""
+
+
+class BrokenBatch(ProtocolError):
+    """What stands at or shortly before `offset` is not what was written there."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(CORRUPT_MESSAGE, f"a batch at offset {offset} {reason}")
+        self.offset = offset
 
 
 class ShardLoad:
@@ -71,18 +84,22 @@ class ShardLoad:
         Of each key only the place of its last batch is noted: of a thousand commits for one key
         there is no need to look at the values of all but one.
         """
-        unpack, end = _ONE_RECORD.unpack_from, len(data)
+        unpack, end, view = _ONE_RECORD.unpack_from, len(data), memoryview(data)
         before, count_read = position, 0
         while position + _KEY_POSITION < end:
-            _, length, attributes, count, low, high, time, delta, key = unpack(data, position)
+            found = unpack(data, position)
+            _, length, checksum, attributes, count, low, high, time, delta, key = found
             if count != 1 or attributes & _PLAIN or low < 128 or high > 127:
                 break
-            if time or delta or key & 129 or position + LENGTH_END + length > end:
+            behind = position + LENGTH_END + length
+            if time or delta or key & 129 or behind > end:
                 break
+            if crc32c(view[position + ATTRIBUTES_POSITION : behind]) != checksum:
+                break  # `_read_one` says so
             start = position + _KEY_POSITION
             last[data[start : start + (key >> 1)]] = before = position
             count_read += 1
-            position += LENGTH_END + length
+            position = behind
         if count_read:
             self.records_read += count_read
             self.next_offset = unpack(data, before)[0] + 1
@@ -98,12 +115,13 @@ class ShardLoad:
             self._latest[key] = (offset, value)
 
     def _read_one(self, data: bytes, position: int) -> int:
-        base_offset, length, attributes, last_delta, producer_id, count = _OUTLINE.unpack_from(
-            data, position
-        )
+        outline = _OUTLINE.unpack_from(data, position)
+        base_offset, length, checksum, attributes, last_delta, producer_id, count = outline
         end: int = position + LENGTH_END + length
         if end > len(data) or length < HEADER_SIZE - LENGTH_END:
-            raise ProtocolError(CORRUPT_MESSAGE, "a batch runs over the end of what was read")
+            raise BrokenBatch(self.next_offset, "runs over the end of what was read")
+        if crc32c(memoryview(data)[position + ATTRIBUTES_POSITION : end]) != checksum:
+            raise BrokenBatch(self.next_offset, "has another checksum than its content")
         if base_offset + last_delta >= self.next_offset:
             self.records_read += count
             is_plain = not attributes & _PLAIN and base_offset >= self.next_offset

@@ -29,6 +29,15 @@ class CannotClean(OttlaError):
     """The log stays as it is: what stands in a segment is not what was written there."""
 
 
+class FoundBroken(CannotClean):
+    """The batch at `offset`, or the first behind it, is not what was written: nobody is to read it
+    any more."""
+
+    def __init__(self, path: str, position: int, offset: int) -> None:
+        super().__init__(f"{path}: a batch is broken at position {position}")
+        self.offset = offset
+
+
 class BatchRun:
     """Some batches that follow each other: where batch n stands in `chunk`, and its header."""
 
@@ -75,7 +84,7 @@ def read_runs(
                 chunk = file.read_at(position, first)
         run = _whole_batches(chunk, size - position, expected_offset)
         if not run.headers:
-            raise CannotClean(f"{path}: a batch is broken at position {position}")
+            raise FoundBroken(path, position, expected_offset)
         yield run
         position += run.size()
         expected_offset = next_offset(run.headers[-1])

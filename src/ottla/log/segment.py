@@ -354,6 +354,18 @@ class Segment:
                 return position
         return end
 
+    def check_length(self, position: int, offset: int) -> None:
+        """Whether the batch there can be whole, of which `offset` is wanted. A reader of one that
+        can not would wait for its rest for ever, and ask for it again and again. What is only on
+        the disk is let pass: when it is asked for again, it is in memory."""
+        if position == self._last_batch_position and self._last_batch_offset >= 0:
+            return  # this process has written it
+        head = self.open_file().read_if_cached(position, HEADER_SIZE)
+        if head is not None:
+            if len(head) < HEADER_SIZE:
+                raise RottenLength(len(head), offset)
+            _size_within(read_header(head), self.size - position, offset)
+
     def slice(self, position: int, end: int, max_bytes: int, at_least_one: bool) -> LogSlice | None:
         """Whole batches from `position` on, at most `max_bytes` unless the first is larger."""
         file = self.file

@@ -99,6 +99,7 @@ class SegmentList:
             if segment_end > upper_bound:
                 end = segment.position_of(upper_bound)
             if position < end:
+                segment.check_length(position, offset)
                 return segment.slice(position, end, max_bytes, at_least_one)
             if segment_end >= upper_bound:
                 return None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.base.deferred import Deferred
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Files, Pool, Timer, Timers
-from ottla.log.compaction_batches import CannotClean
+from ottla.log.compaction_batches import CannotClean, FoundBroken
 from ottla.log.compaction_plan import (
     Candidate,
     CleanedGroup,
@@ -105,8 +105,11 @@ class LogCleaner:
         timers: Timers,
         pool: Pool,
         config: Callable[[], BrokerConfig],
+        suspect: Callable[[Partition, int], None],
     ) -> None:
+        """`suspect`: what stands at or behind this offset was found broken."""
         self._replicas = replicas
+        self._suspect = suspect
         self._upkeep = upkeep
         self._flusher = flusher
         self._files = files
@@ -367,6 +370,9 @@ class LogCleaner:
             else:
                 self._uncleanable.add(held)
                 log.error("%s-%d is not cleaned any more: %s", held.topic, held.partition, failure)
+                partition = self._replicas.find(held.topic, held.partition)
+                if isinstance(failure, FoundBroken) and partition is not None:
+                    self._suspect(partition, max(failure.offset, held.log_start_offset))
         self._end(run)
 
     def _end(self, run: Run) -> None:

@@ -93,6 +93,21 @@ class PosixFile:
                 raise
         return True
 
+    def read_if_cached(self, position: int, size: int) -> bytes | None:
+        content = bytearray(size)
+        try:
+            read = os.preadv(self._descriptor, (content,), position, RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as failure:
+            if failure.errno != errno.EOPNOTSUPP:
+                raise
+            return self.read_at(position, size)
+        if read == size:
+            return bytes(content)
+        # There is no more of it, or the rest is not in memory.
+        return self.read_at(position, size) if self.is_cached(position, size) else None
+
     def write_at(self, position: int, buffer: Buffer) -> None:
         view = memoryview(buffer).cast("B")
         done = 0

@@ -16,8 +16,8 @@ from ottla.base.errors import OttlaError, ProtocolError
 from ottla.base.ports import Pool
 from ottla.coordinator.offsets_records import UnreadableRecord
 from ottla.coordinator.shard import Record
-from ottla.coordinator.shard_load import ShardLoad
-from ottla.log.segment import LogSlice
+from ottla.coordinator.shard_load import BrokenBatch, ShardLoad
+from ottla.log.segment import LogSlice, RottenLength
 from ottla.protocol.error_codes import NOT_LEADER_OR_FOLLOWER
 from ottla.replication.partition import Partition
 
@@ -27,6 +27,9 @@ PIECE_BYTES = 4 * 1024 * 1024
 
 S = TypeVar("S", bound="Loadable")
 Replay = Callable[[Record, int], None]
+Suspect = Callable[[Partition, int], None]
+"""What is stored at or shortly before an offset may have rotted: it is looked at, and if it has,
+another replica has to lead."""
 
 
 class Loadable(Protocol):
@@ -36,20 +39,26 @@ class Loadable(Protocol):
 class ShardLoader(Generic[S]):
     """`make` gives an empty shard and the way to replay into it."""
 
-    def __init__(self, pool: Pool, make: Callable[[], tuple[S, Replay]]) -> None:
+    def __init__(self, pool: Pool, make: Callable[[], tuple[S, Replay]], suspect: Suspect) -> None:
         self._pool = pool
         self._make = make
+        self._suspect = suspect
 
     def load(self, partition: Partition) -> Deferred[S]:
         """Fails with an OttlaError if the partition is lost on the way or cannot be read."""
-        return _Loading(self._pool, self._make, partition).begin()
+        return _Loading(self._pool, self._make, partition, self._suspect).begin()
 
 
 class _Loading(Generic[S]):
     def __init__(
-        self, pool: Pool, make: Callable[[], tuple[S, Replay]], partition: Partition
+        self,
+        pool: Pool,
+        make: Callable[[], tuple[S, Replay]],
+        partition: Partition,
+        suspect: Suspect,
     ) -> None:
         self._pool = pool
+        self._suspect = suspect
         self._shard, self._replay = make()
         self._partition = partition
         self._epoch = partition.leader_epoch
@@ -121,6 +130,8 @@ class _Loading(Generic[S]):
         self._done.resolve(self._shard)
 
     def _give_up(self, failure: Exception) -> None:
+        if isinstance(failure, BrokenBatch | RottenLength):
+            self._suspect(self._partition, failure.offset)
         # What the shard holds so far is counted somewhere.
         self._shard.unload()
         self._done.fail(failure)

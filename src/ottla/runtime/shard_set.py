@@ -57,6 +57,7 @@ class ShardServices(Protocol):
     def new_uuid(self) -> uuid.UUID: ...
     def request_flush(self, partition: Partition) -> Deferred[None]: ...
     def storage_failed(self, failure: StorageError) -> None: ...
+    def suspect(self, partition: Partition, offset: int) -> None: ...
 
 
 class ShardSet(Generic[S]):
@@ -211,7 +212,8 @@ class ShardSet(Generic[S]):
             self._hosts[index] = host
             self._on_hosted(index, host)
 
-        loader = ShardLoader(self._services.pool, lambda: self._make(index, timers))
+        services = self._services
+        loader = ShardLoader(services.pool, lambda: self._make(index, timers), services.suspect)
         loader.load(partition).when_done(loaded)
 
     def _retry(self, index: int) -> None:

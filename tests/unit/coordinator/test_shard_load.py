@@ -14,9 +14,10 @@ from ottla.base.errors import OttlaError
 from ottla.coordinator.offsets_records import UnreadableRecord
 from ottla.coordinator.shard import Record
 from ottla.coordinator.shard_batch import build_batch, in_pieces
-from ottla.coordinator.shard_load import ShardLoad
+from ottla.coordinator.shard_load import BrokenBatch, ShardLoad
 from ottla.records.batch_builder import RecordToWrite
 from ottla.records.batch_builder import build_batch as build_any_batch
+from ottla.records.batch_header import CRC_POSITION
 from ottla.records.batch_view import records_of
 from ottla.records.compression import GZIP, NONE, ZSTD
 
@@ -139,6 +140,26 @@ def test_damage_is_refused() -> None:
     struct.pack_into(">i", wrong, 8, 10)
     with pytest.raises(OttlaError):
         loaded(bytes(wrong))
+
+
+@pytest.mark.parametrize("kind", ["one", "several", "compressed", "in a transaction"])
+def test_no_bit_of_a_checked_batch_may_have_rotted(kind: str) -> None:
+    """Wherever it is: in an offset it would be another one that is told as committed."""
+    sound = bytes(build_batch([Record(b"before", b"1")], 1000)[0])
+    batch = {
+        "one": bytes(build_batch([Record(b"key", b"value")], 1000)[0]),
+        "several": a_batch(1, (b"a", b"1"), (b"b", b"2")),
+        "compressed": a_batch(1, (b"a", b"1"), codec=GZIP),
+        "in a transaction": in_transaction(1, 7, b"a", b"1"),
+    }[kind]
+    assert loaded(sound + batch)
+    for position in range(CRC_POSITION, len(batch)):
+        for bit in range(8):
+            rotten = bytearray(batch)
+            rotten[position] ^= 1 << bit
+            with pytest.raises(BrokenBatch) as refused:
+                loaded(sound + bytes(rotten))
+            assert refused.value.offset == 1
 
 
 def test_batches_of_a_coordinator_are_what_the_general_builder_makes() -> None:

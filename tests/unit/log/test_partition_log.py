@@ -9,6 +9,7 @@ import pytest
 from ottla.base.errors import ProtocolError
 from ottla.log.log_config import LogConfig
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import RottenLength
 from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
     OFFSET_OUT_OF_RANGE,
@@ -476,3 +477,47 @@ def test_producers_expire() -> None:
     world.append(batch(producer_id=7, sequence=0))
     assert world.log.expire_producers(world.clock.now_ms + 86_399_999) == 0
     assert world.log.expire_producers(world.clock.now_ms + 86_400_000) == 1
+
+
+# -- what has rotted ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [-1, 48, 10**6, 2**31 - 1])
+@pytest.mark.parametrize("damaged", [0, 8, 9])
+def test_a_batch_whose_length_can_not_be_true_is_not_handed_out(length: int, damaged: int) -> None:
+    """Nor in pieces: who got some of it would ask for it again, and get the same."""
+    world = a_world(segment_bytes=10 * len(batch(size=100)))
+    world.fill(30)
+    log = world.reopen_cleanly()
+    base_offset, size = 10, len(batch(size=100))
+    where = damaged * size + 8
+    world.damage(base_offset, where, length.to_bytes(4, "big", signed=True))
+    with pytest.raises(RottenLength) as refused:
+        log.read(base_offset + damaged, 1 << 20, 30)
+    assert refused.value.offset == base_offset + damaged
+    assert offsets_of(log.read(20, 1 << 20, 30)) == list(range(20, 30))
+
+
+@pytest.mark.parametrize("missing", [1, 50, 70])
+def test_nor_is_one_whose_rest_is_gone(missing: int) -> None:
+    world = a_world(segment_bytes=10 * len(batch(size=100)))
+    world.fill(30)
+    world.log.close()
+    whole = world.files.open(world.path(10))
+    whole.truncate(whole.size() - missing)
+    log = world.reopen_cleanly()
+    with pytest.raises(RottenLength):
+        log.read(19, 1 << 20, 30)
+
+
+def test_what_is_on_the_disk_only_is_looked_at_when_it_is_asked_for_again() -> None:
+    """The loop does not wait for a disk."""
+    world = a_world()
+    world.fill(3)
+    log = world.reopen_cleanly()
+    world.damage(0, 8, b"\x7f\xff\xff\xff")
+    world.files.is_cached = False
+    assert log.read(0, 1 << 20, 3) is not None
+    world.files.is_cached = True
+    with pytest.raises(RottenLength):
+        log.read(0, 1 << 20, 3)

@@ -22,6 +22,7 @@ from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
 from ottla.metadata.topic_names import CONSUMER_OFFSETS
 from ottla.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, NONE
+from ottla.replication.replica_session import no_suspicion
 from ottla.runtime.group_coordinator import GroupCoordinator
 from ottla.runtime.key_hash import key_hash
 from ottla.runtime.shard_host import ShardHost
@@ -58,6 +59,7 @@ class Broker:
             partitions=SimpleNamespace(find=lambda _, index: self.replicas[index].partition),
             image=MetadataImage(),
             new_uuid=self.new_uuid,
+            suspect=no_suspicion,
         )
         self.coordinator = GroupCoordinator(cast(ShardServices, self.services))
         self.coordinator.start()

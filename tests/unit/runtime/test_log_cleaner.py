@@ -72,6 +72,7 @@ class Node:
         self.pool = PlayedPool()
         self.logs: dict[str, PartitionLog] = {}
         self.failures: list[StorageError] = []
+        self.suspected: list[tuple[Any, int]] = []
         self.checkpoints = 0
         self.config = BrokerConfig({"log.cleaner.backoff.ms": str(BACKOFF_MS), **settings})
         self.cleaner = LogCleaner(
@@ -83,6 +84,7 @@ class Node:
             timers=self.time,
             pool=self.pool,
             config=lambda: self.config,
+            suspect=lambda partition, offset: self.suspected.append((partition, offset)),
         )
 
     # -- logs -------------------------------------------------------------------------------
@@ -305,6 +307,22 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_others_are_not(
     node.put("good", b"3")
     node.pass_time(BACKOFF_MS)
     assert (node.count("bad"), node.count("good")) == (3, 1)
+    assert not node.failures
+
+
+def test_what_is_found_broken_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It keeps its place, and its checksum; but nobody should be served from it."""
+    node = Node()
+    held = node.add("t")
+    node.put("t", b"1", b"2", b"3")
+    (segment, *_) = held.all_segments()
+    file = segment.open_file()
+    content = file.read_at(0, segment.size)
+    file.write_at(content.index(b"2"), b"x")
+    node.begin()
+    node.pool.work_all()
+    assert "t-0 is not cleaned any more" in caplog.text
+    assert [(found.log, offset) for found, offset in node.suspected] == [(held, 1)]
     assert not node.failures
 
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,44 @@ import pytest
 from ottla.runtime.posix_files import FALLOC_FL_KEEP_SIZE, PosixFiles, QuietFile, _fallocate
 
 FILES = PosixFiles()
+
+
+def refusing(code: int) -> Callable[..., int]:
+    def preadv(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    return preadv
+
+
+def test_what_is_in_memory_is_read_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = FILES.open(str(tmp_path / "f"), create=True)
+    file.append([b"abcdefg"])
+    assert file.read_if_cached(2, 3) == b"cde"
+    assert file.read_if_cached(5, 100) == b"fg", "there is no more"
+    monkeypatch.setattr(os, "preadv", refusing(errno.EOPNOTSUPP))
+    assert file.read_if_cached(2, 3) == b"cde", "nobody can tell"
+    monkeypatch.setattr(os, "preadv", refusing(errno.EAGAIN))
+    assert file.read_if_cached(2, 3) is None
+    monkeypatch.setattr(os, "preadv", refusing(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        file.read_if_cached(2, 3)
+
+
+def test_half_of_it_in_memory_is_not_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FILES.open(str(tmp_path / "f"), create=True)
+    file.append([b"abcdefg"])
+    looks: list[int] = []
+
+    def preadv(*_: object) -> int:
+        looks.append(len(looks))
+        if len(looks) > 1:
+            raise OSError(errno.EAGAIN, "")
+        return 2
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert file.read_if_cached(2, 3) is None
 
 
 def test_append_and_read(tmp_path: Path) -> None:

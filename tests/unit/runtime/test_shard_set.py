@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.base.deferred import Deferred
+from ottla.base.errors import OttlaError
 from ottla.coordinator.shard import Record
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
@@ -46,6 +47,7 @@ class Setting:
         self.work: list[Callable[[], None]] = []
         self.shards: list[Shard] = []
         self.hosted: list[ShardHost[Shard]] = []
+        self.suspected: list[int] = []
         self.services = SimpleNamespace(
             broker_id=1,
             config=BrokerConfig({}),
@@ -53,6 +55,7 @@ class Setting:
             timers=self.time,
             pool=self,
             partitions=SimpleNamespace(find=lambda topic, index: self.replica.partition),
+            suspect=lambda partition, offset: self.suspected.append(offset),
         )
         self.become(leader=2)
         self.set: ShardSet[Shard] = ShardSet(
@@ -71,12 +74,21 @@ class Setting:
 
     def run(self, work: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
         done: Deferred[Any] = Deferred()
-        self.work.append(lambda: done.resolve(work(*arguments)))
+
+        def settle() -> None:
+            try:
+                done.resolve(work(*arguments))
+            except OttlaError as failure:
+                done.fail(failure)
+
+        self.work.append(settle)
         return done
 
-    def fill(self) -> None:
+    def fill(self, *, rotten: bool = False) -> None:
         """One record, so that there is something to load."""
         content = build_batch([RecordToWrite(self.time.wall_ms(), b"key", b"value")])
+        if rotten:
+            content = content.replace(b"value", b"worse")
         self.replica.world.append(content)
 
     def load_all(self) -> None:
@@ -122,6 +134,19 @@ def test_who_leads_on_after_a_doubt_is_loaded_anew(setting: Setting) -> None:
     assert setting.host() is not before
     assert setting.host().leads()
     assert len(setting.shards[-1].records) == 1
+
+
+def test_what_has_rotted_is_not_loaded_and_is_looked_at(setting: Setting) -> None:
+    setting.fill()
+    setting.fill(rotten=True)
+    setting.lead(2)
+    setting.load_all()
+    assert setting.set.host_of("key") == COORDINATOR_LOAD_IN_PROGRESS
+    assert setting.suspected == [1]
+    setting.time.advance(1_000)
+    setting.load_all()
+    assert setting.suspected == [1, 1]
+    assert all(shard.is_unloaded for shard in setting.shards)
 
 
 def test_what_is_led_elsewhere_is_not_here(setting: Setting) -> None:

@@ -30,6 +30,7 @@ from ottla.protocol.error_codes import (
     TRANSACTION_COORDINATOR_FENCED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.replication.replica_session import no_suspicion
 from ottla.runtime.marker_writer import MarkerWriter
 from ottla.runtime.peers import Peers
 from ottla.runtime.shard_host import ShardHost
@@ -69,6 +70,7 @@ class Setting:
             partitions=SimpleNamespace(find=lambda topic, index: self.replica.partition),
             image=MetadataImage(topics={TRANSACTION_STATE: topic}),
             new_producer_id=self._new_producer_id,
+            suspect=no_suspicion,
         )
         writer, peers = cast(MarkerWriter, self), cast(Peers, PlayedPeers())
         self.coordinator = TransactionCoordinator(cast(Any, services), writer, peers)
