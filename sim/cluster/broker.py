@@ -101,8 +101,9 @@ class Life:
             config=self.config,
             is_cluster=True,
         )
-        self.flusher = Flusher(self.pool, self.replicas.storage_failed)
-        self.replicas.on_roll = self.flusher.on_roll
+        replicas = self.replicas
+        self.flusher = Flusher(self.pool, replicas.storage_failed, replicas.on_flushed)
+        replicas.on_roll, replicas.flush = self.flusher.on_roll, self.flusher.flush
         self.upkeep = LogUpkeep(
             replicas=self.replicas,
             flusher=self.flusher,

@@ -20,7 +20,9 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.partition_rules import PartitionChange
 from ottla.metadata.partition_writes import PartitionWrites
 from ottla.metadata.topic_settings import TopicSettings
-from ottla.replication import follower_fetch, replica_session
+from ottla.protocol.fetch_request import NO_HIGH_WATERMARK
+from ottla.protocol.replica_fetch import pack_joining
+from ottla.replication import follower_fetch, partition, replica_session
 from ottla.replication.effects import Outcome
 from ottla.replication.follower_fetch import FollowerFetch
 from ottla.replication.in_sync_tracker import InSyncTracker
@@ -29,6 +31,7 @@ from ottla.replication.partition import Partition
 from ottla.runtime.flusher import Flusher
 from ottla.runtime.in_sync_keeper import InSyncKeeper
 from ottla.runtime.local_replicas import LocalReplicas
+from ottla.runtime.replica_fetchers import ReplicaFetchers
 
 Patch = tuple[Any, str, Any]
 
@@ -293,6 +296,30 @@ def _a_topic_is_known_by_its_name() -> list[Patch]:
     return [(LocalReplicas, "_is_ours", is_ours)]
 
 
+def _what_was_told_is_taken_for_known() -> list[Patch]:
+    real = pack_joining
+
+    def pack(place: Any, high_watermark: int) -> bytes:
+        return real(place, NO_HIGH_WATERMARK)
+
+    return [(follower_fetch, "pack_joining", pack)]
+
+
+def _what_is_not_synced_is_committed() -> list[Patch]:
+    return [(partition, "counted_end", lambda log: log.log_end_offset)]
+
+
+def _all_ask_in_the_life_of_the_newest() -> list[Patch]:
+    def on_registered(fetchers: Any) -> None:
+        asking = list(fetchers._fetchers.values())
+        epoch = fetchers._broker_epoch()
+        if all(one.fetch.broker_epoch != epoch for one in asking):
+            for one in asking:
+                one.start_over(fetchers._new_fetch())
+
+    return [(ReplicaFetchers, "on_registered", on_registered)]
+
+
 def _a_flush_does_nothing() -> list[Patch]:
     return [(Flusher, "flush", lambda flusher, log: _done())]
 
@@ -340,6 +367,9 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
         _an_election_that_was_lost_is_forgotten,
         _a_life_leads_what_the_last_one_led,
         _a_topic_is_known_by_its_name,
+        _all_ask_in_the_life_of_the_newest,
+        _what_is_not_synced_is_committed,
+        _what_was_told_is_taken_for_known,
         _a_flush_does_nothing,
         _a_restart_cuts_to_the_watermark,
         _every_sequence_is_taken,
@@ -370,6 +400,18 @@ STORIES = {
     "an_answer_tells_of_the_next_request": (
         "tests/unit/handlers/test_replica_fetch.py"
         "::test_an_answer_tells_nothing_of_what_only_the_next_request_names"
+    ),
+    "all_ask_in_the_life_of_the_newest": (
+        "tests/unit/runtime/test_replica_fetcher.py"
+        "::test_each_leader_hears_of_another_life_whoever_was_followed_since_it_began"
+    ),
+    "what_is_not_synced_is_committed": (
+        "tests/unit/replication/test_partition.py"
+        "::test_what_has_to_be_synced_first_is_not_committed_before"
+    ),
+    "what_was_told_is_taken_for_known": (
+        "tests/unit/replication/test_follower_fetch.py"
+        "::test_who_comes_into_the_session_says_up_to_where_it_knows_what_is_committed"
     ),
     "an_election_that_was_lost_is_forgotten": (
         "tests/unit/metadata/test_duties.py"

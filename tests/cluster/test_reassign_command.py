@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client import Admin
 from ottla.testing import Cluster
 from tests.cluster.replicated import TOPIC, Replicated
 from tests.cluster.waiting import until
@@ -51,6 +52,14 @@ def throttles(ottla: Ottla) -> set[str]:
     }
 
 
+def bytes_at(cluster: Cluster, broker: int) -> int:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        directories = admin.describe_log_dirs()[broker]
+    return sum(
+        one.size_bytes for held in directories for one in held.replicas if one.topic == TOPIC
+    )
+
+
 def test_a_topic_moves_to_other_brokers(cluster: Cluster, ottla: Ottla, tmp_path: Path) -> None:
     create(ottla, "1:2:3,1:2:3")
     orders = Replicated(cluster)
@@ -80,19 +89,43 @@ def test_a_topic_moves_to_other_brokers(cluster: Cluster, ottla: Ottla, tmp_path
     until(lambda: replicas_of(ottla) == [[1, 2, 3], [1, 2, 3]], "as before")
 
 
-def test_a_move_is_followed_throttled_and_cancelled(
-    cluster: Cluster, ottla: Ottla, tmp_path: Path
-) -> None:
+def a_move_of_three_megabytes(cluster: Cluster, ottla: Ottla, directory: Path) -> Path:
+    """From broker 2 to broker 3, of which one fetch does not take all."""
     create(ottla, "1:2")
     orders = Replicated(cluster)
     producer = orders.producer(**{"compression.type": "none"})
     for number in range(300):
         producer.produce(TOPIC, f"{number}".encode() + bytes(10_000), partition=0)
     orders.flush(producer)
-    plan = tmp_path / "plan.json"
+    plan = directory / "plan.json"
     plan.write_text(
         f'{{"partitions": [{{"topic": "{TOPIC}", "partition": 0, "replicas": [1, 3]}}]}}'
     )
+    return plan
+
+
+def test_a_move_that_was_held_back_goes_on_when_the_throttle_is_raised(
+    cluster: Cluster, ottla: Ottla, tmp_path: Path
+) -> None:
+    plan = a_move_of_three_megabytes(cluster, ottla, tmp_path)
+    begun = ottla("reassign", "execute", str(plan), "--throttle", "1", "--no-wait")
+    assert begun.code == 0, begun.err
+    until(lambda: bytes_at(cluster, 3) > 0, "the first fetch")
+    assert replicas_of(ottla) != [[1, 3]]
+    rates = [f"{which}.replication.throttled.rate=100000000" for which in ("leader", "follower")]
+    for broker in ("1", "2", "3"):
+        given = (word for rate in rates for word in ("--config", rate))
+        raised = ottla("config", "alter", "--broker", broker, *given)
+        assert raised.code == 0, raised.err
+    until(lambda: replicas_of(ottla) == [[1, 3]], "moved")
+    assert ottla("reassign", "verify", str(plan)).code == 0
+    until(lambda: not throttles(ottla), "no throttle")
+
+
+def test_a_move_is_followed_throttled_and_cancelled(
+    cluster: Cluster, ottla: Ottla, tmp_path: Path
+) -> None:
+    plan = a_move_of_three_megabytes(cluster, ottla, tmp_path)
     # At one byte a second it is under way for as long as a test could take.
     begun = ottla("reassign", "execute", str(plan), "--throttle", "1", "--no-wait")
     assert (begun.code, begun.out) == (0, b"began to move 1 partition\n"), begun.err

@@ -124,7 +124,8 @@ class Copying:
         self.fetchers.configure(config)
         now_ms = self._on.clock.monotonic_ms()
         self._leader_throttle.set_rate(config.get_optional_int(LEADER_RATE), now_ms)
-        self._follower_throttle.set_rate(config.get_optional_int(FOLLOWER_RATE), now_ms)
+        if self._follower_throttle.set_rate(config.get_optional_int(FOLLOWER_RATE), now_ms):
+            self.fetchers.on_throttle_changed()
         self.sessions.set_eager(reads_from_followers(config))
         self._throttle_topics(image)
 
@@ -141,16 +142,9 @@ class Copying:
         self.offline.on_image(new)
 
     def _throttle_topics(self, image: MetadataImage) -> None:
-        for name, throttle in (
-            (LEADER_REPLICAS, self._leader_throttle),
-            (FOLLOWER_REPLICAS, self._follower_throttle),
-        ):
-            listed = {
-                topic.name: parse_list(topic.configs[name])
-                for topic in image.topics.values()
-                if topic.configs.get(name)
-            }
-            throttle.set_replicas(listed)
+        self._leader_throttle.set_replicas(_listed(image, LEADER_REPLICAS))
+        if self._follower_throttle.set_replicas(_listed(image, FOLLOWER_REPLICAS)):
+            self.fetchers.on_throttle_changed()
 
     # -- what the parts ask -----------------------------------------------------------------
 
@@ -183,3 +177,11 @@ class Copying:
                 config.get_int(RECEIVE_BUFFER) if config.is_set(RECEIVE_BUFFER) else -1
             ),
         )
+
+
+def _listed(image: MetadataImage, setting: str) -> dict[str, tuple[str, ...]]:
+    return {
+        topic.name: parse_list(topic.configs[setting])
+        for topic in image.topics.values()
+        if topic.configs.get(setting)
+    }

@@ -76,8 +76,9 @@ class Parts:
             config=config,
             is_cluster=opened.is_cluster,
         )
-        self.flusher = Flusher(around.pool, self.replicas.storage_failed)
-        self.replicas.on_roll = self.flusher.on_roll
+        replicas = self.replicas
+        self.flusher = Flusher(around.pool, replicas.storage_failed, replicas.on_flushed)
+        replicas.on_roll, replicas.flush = self.flusher.on_roll, self.flusher.flush
         self._make_upkeep()
         self._make_metadata()
         self._make_copying()
@@ -114,16 +115,6 @@ class Parts:
             pool=around.pool,
             config=lambda: self.config,
         )
-        self.mover = ReplicaMover(
-            replicas=self.replicas,
-            upkeep=self.upkeep,
-            flusher=self.flusher,
-            files=around.files,
-            clock=around.clock,
-            timers=around.timers,
-            pool=around.pool,
-            config=lambda: self.config,
-        )
         self.replicas.moving = self.mover
         self.upkeep.arriving = self.mover.arriving
         self.scrubber = LogScrubber(
@@ -133,6 +124,17 @@ class Parts:
             timers=around.timers,
             pool=around.pool,
             config=lambda: self.config,
+        )
+        self.cleaner = LogCleaner(
+            replicas=self.replicas,
+            upkeep=self.upkeep,
+            flusher=self.flusher,
+            files=around.files,
+            clock=around.clock,
+            timers=around.timers,
+            pool=around.pool,
+            config=lambda: self.config,
+            suspect=self.scrubber.suspect,
         )
 
     def _make_metadata(self) -> None:

@@ -33,7 +33,6 @@ from ottla.handlers.produce_route import (
     store_at_once,
 )
 from ottla.handlers.reply import CloseConnection, OrderedDeferred, Reply
-from ottla.log.log_config import LONG_MAX
 from ottla.log.partition_log import Appended
 from ottla.metadata import topic_names
 from ottla.metadata.image import MetadataImage
@@ -74,6 +73,7 @@ from ottla.records.validation import (
     needs_pool,
     validate_produced,
 )
+from ottla.replication.counted import must_sync
 from ottla.replication.partition import Partition
 
 API_KEY = 0
@@ -416,26 +416,36 @@ class _Work:
         self, row: list[Produced], place: int, partition: Partition, appended: Appended
     ) -> None:
         log = partition.log
-        if log is not None and log.config.flush_messages != LONG_MAX:
-            self._wait_for_flush(row, place, partition)
-        if self.request.acks == -1 and partition.high_watermark <= appended.last_offset:
-            self.pending += 1
-            self.stored_at = partition
+        if log is None or not must_sync(log):
+            self._wait_for_others(row, place, partition, appended)
+            return
+        if not partition.is_alone_in_sync():
+            # Their time begins now. Alone, it counts when it is synced, for which nobody is timed.
+            self._wait_for_others(row, place, partition, appended)
+        self._wait_for_flush(row, place, partition, appended)
 
-            def ended(code: int) -> None:
-                if code != NONE:
-                    row[place] = _stored_but(row[place], code)
-                self._one_less()
-
-            timeout_ms = self.request.timeout_ms
-            CommitWait(self.context, partition, appended.last_offset, timeout_ms, ended)
-
-    def _wait_for_flush(self, row: list[Produced], place: int, partition: Partition) -> None:
-        log = partition.log
-        if log is None or log.unflushed_messages < log.config.flush_messages:
+    def _wait_for_others(
+        self, row: list[Produced], place: int, partition: Partition, appended: Appended
+    ) -> None:
+        if self.request.acks != -1 or partition.high_watermark > appended.last_offset:
             return
         self.pending += 1
+        self.stored_at = partition
+
+        def ended(code: int) -> None:
+            if code != NONE:
+                row[place] = _stored_but(row[place], code)
+            self._one_less()
+
+        timeout_ms = self.request.timeout_ms
+        CommitWait(self.context, partition, appended.last_offset, timeout_ms, ended)
+
+    def _wait_for_flush(
+        self, row: list[Produced], place: int, partition: Partition, appended: Appended
+    ) -> None:
+        self.pending += 1
         times_led = partition.times_led
+        was_alone = partition.is_alone_in_sync()
 
         def flushed(outcome: Deferred[None]) -> None:
             try:
@@ -447,6 +457,8 @@ class _Work:
                 # Even if it was committed by then: another leader may have been elected uncleanly.
                 if row[place][1] == NONE and not partition.has_led_since(times_led):
                     row[place] = _stored_but(row[place], NOT_LEADER_OR_FOLLOWER)
+                elif was_alone:
+                    self._wait_for_others(row, place, partition, appended)  # who have come since
             self._one_less()
 
         self.context.services.request_flush(partition).when_done(flushed)

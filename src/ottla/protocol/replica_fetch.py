@@ -1,4 +1,4 @@
-"""Fetch v17 as followers speak it: requests packed and answers read by hand.
+"""Fetch v18 as followers speak it: requests packed and answers read by hand.
 
 The other side of `fetch_request` and `fetch_response`, for one version only, because both ends are
 brokers of this kind. Most requests name one or two partitions of an incremental session, so a
@@ -15,11 +15,14 @@ from typing import NamedTuple
 from ottla.base.errors import MalformedRequest
 from ottla.protocol.primitives import MALFORMED, read_tag, read_uvarint, skip_tags, uvarint
 
-VERSION = 17
+VERSION = 18
 
 pack_partition = struct.Struct(">iiqiqiB").pack
 """Index, leader epoch, offset, last fetched epoch, log start, bytes at most, no tags."""
 
+_pack_joining = struct.Struct(">iiqiqiBBBq").pack
+_HIGH_WATERMARK_TAG = 1
+_HIGH_WATERMARK_BYTES = 8
 _pack_head = struct.Struct(">iiibii").pack
 _pack_replica = struct.Struct(">BBBBiqB").pack
 _pack_index = struct.Struct(">i").pack
@@ -45,6 +48,12 @@ class ReplicaFetched(NamedTuple):
     log_start_offset: int
     records: memoryview
     diverging: tuple[int, int] | None
+
+
+def pack_joining(place: tuple[int, int, int, int, int, int], high_watermark: int) -> bytes:
+    """Of a `place` as for `pack_partition`; and up to where the follower knows what is committed
+    (KIP-1166)."""
+    return _pack_joining(*place, 1, _HIGH_WATERMARK_TAG, _HIGH_WATERMARK_BYTES, high_watermark)
 
 
 def pack_tail(replica_id: int, broker_epoch: int) -> bytes:

@@ -6,7 +6,7 @@ answers come in as bytes, and what has to happen around them is returned as `Fet
 
 Invariants:
   R10  an answer changes a partition only if it was asked for in the same leader epoch and from
-       where the log still ends
+       where the log still ends, by the last request that named it
   A partition that was cut, or that has to be on the disk first, is not asked for until `resume`.
 """
 
@@ -33,11 +33,13 @@ from ottla.protocol.error_codes import (
 )
 from ottla.protocol.replica_fetch import (
     ReplicaFetched,
+    pack_joining,
     pack_partition,
     pack_replica_fetch,
     pack_tail,
     read_replica_fetched,
 )
+from ottla.replication.counted import must_sync
 from ottla.replication.follower_log import (
     begin_within,
     cut_to_common,
@@ -111,6 +113,7 @@ class Followed:
         "key",
         "leader_epoch",
         "log_start",
+        "named",
         "offset",
         "partition",
         "since",
@@ -126,6 +129,8 @@ class Followed:
         self.is_in_session = False
         self.since = 0
         """The number of the request that brought it into the session."""
+        self.named = 0
+        """The number of the last request that named it."""
         self.is_held = False
         """Until `resume`."""
         self.due_ms = 0
@@ -147,7 +152,7 @@ class FollowerFetch:
     ) -> None:
         """`throttle_ms(partition, bytes stored)`: how long to leave a partition alone."""
         self.limits = limits
-        self._replica_id = replica_id
+        self.broker_epoch = broker_epoch
         self._tail = pack_tail(replica_id, broker_epoch)
         self._throttle_ms = throttle_ms
         self._followed: dict[Key, Followed] = {}
@@ -253,20 +258,24 @@ class FollowerFetch:
             return
         followed.offset = log.log_end_offset
         followed.log_start = log.log_start_offset
-        if not followed.is_in_session:
-            followed.is_in_session = True
-            followed.since = self._number + 1
-            self._in_session += 1
+        followed.named = self._number + 1
         topic_id, index = followed.key
-        packed = pack_partition(
+        place = (
             index,
             followed.leader_epoch,
             followed.offset,
             log.leader_epochs.latest,
             followed.log_start,
             self.limits.partition_bytes_max,
-            0,
         )
+        if followed.is_in_session:
+            packed = pack_partition(*place, 0)
+        else:
+            followed.is_in_session = True
+            followed.since = followed.named
+            self._in_session += 1
+            # What answers to requests before this one told of it was not taken.
+            packed = pack_joining(place, followed.partition.high_watermark)
         topics.setdefault(topic_id, []).append(packed)
 
     def _pack(self, topics: dict[bytes, list[bytes]], forgotten: dict[bytes, list[int]]) -> bytes:
@@ -290,6 +299,11 @@ class FollowerFetch:
                 if followed.due_ms <= now_ms:
                     del self._delayed[followed]
                     self._changed[followed] = None
+
+    def rouse(self) -> None:
+        """Whoever rests does so no longer: what it rests for may not be so any more."""
+        for followed in self._delayed:
+            followed.due_ms = 0
 
     # -- answers ------------------------------------------------------------------------------
 
@@ -315,7 +329,10 @@ class FollowerFetch:
             followed = self._followed.get((one.topic_id, one.partition))
             if followed is None or not followed.is_in_session or number < followed.since:
                 continue
-            self._take(followed, one, now_ms, effects)
+            if number < followed.named:
+                self._take_ends(followed, one, effects)
+            else:
+                self._take(followed, one, now_ms, effects)
         return effects
 
     def _end_session(self) -> None:
@@ -324,6 +341,23 @@ class FollowerFetch:
         self._forgotten.clear()
         for followed in self._followed.values():
             followed.is_in_session = False
+
+    def _take_ends(self, followed: Followed, one: ReplicaFetched, effects: FetchEffects) -> None:
+        """Of an answer to an earlier request than the last that named it, while the leader could
+        not know yet from where it is wanted now: records may be those that are stored already. It
+        answers that request as well, but where its log begins and what is committed it tells once.
+        """
+        partition = followed.partition
+        log = partition.log
+        if log is None or partition.leader_epoch != followed.leader_epoch:
+            return
+        if one.error_code == NONE and one.diverging is None:
+            try:
+                follow_ends(partition, log, one.high_watermark, one.log_start_offset)
+            except StorageError as failure:
+                effects.failures.append(failure)
+            if log.log_start_offset != followed.log_start:
+                self._changed[followed] = None
 
     def _take(
         self, followed: Followed, one: ReplicaFetched, now_ms: int, effects: FetchEffects
@@ -370,7 +404,7 @@ class FollowerFetch:
         follow_ends(partition, log, one.high_watermark, one.log_start_offset)
         followed.backoff_ms = 0
         followed.complaint = ""
-        if log.unflushed_messages >= log.config.flush_messages and stored:
+        if stored and must_sync(log):
             # Its next fetch says that it has this: it has to be true after a power cut as well.
             self._hold(followed, effects.unsafe)
             return

@@ -7,7 +7,8 @@ rules: its in-sync set is itself.
 
 Invariants, by their names in the reliability notes:
   R5  the watermark never goes back within an epoch
-  R7  it never passes the log end of a member of the committed or a proposed in-sync set
+  R7  it never passes the log end of a member of the committed or a proposed in-sync set, nor what
+      the leader itself counts of its log: where records count once they are synced, those that are
   R8  it stands still while the committed set is smaller than min.insync.replicas
 """
 
@@ -86,6 +87,7 @@ class LeaderProgress:
         "_is_resting",
         "_leader",
         "_leader_end",
+        "_own_end",
         "_proposed",
         "epoch",
         "epoch_start",
@@ -105,15 +107,18 @@ class LeaderProgress:
         replicas: Iterable[int],
         in_sync: Iterable[int],
         in_sync_min: int,
+        own_end: int = UNKNOWN_OFFSET,
         has_eligible: bool = False,
         now_ms: int = 0,
     ) -> None:
+        """`own_end`: up to where the leader counts its own log, if that is not all of it."""
         self.epoch = epoch
         self.epoch_start = epoch_start
         self.high_watermark = high_watermark
         self.in_sync = tuple(in_sync)
         self._leader = leader
         self._leader_end = epoch_start
+        self._own_end = epoch_start if own_end == UNKNOWN_OFFSET else own_end
         self._proposed: frozenset[int] = frozenset()
         self._awaited: frozenset[int] = frozenset()
         self._in_sync_min = in_sync_min
@@ -195,18 +200,30 @@ class LeaderProgress:
 
     # -- how far they are ---------------------------------------------------------------------
 
-    def on_appended(self, log_end: int) -> bool:
-        """True if the watermark has moved."""
+    def on_appended(self, log_end: int, own_end: int = UNKNOWN_OFFSET) -> bool:
+        """True if the watermark has moved. `own_end` as at the beginning."""
         end_before, self._leader_end = self._leader_end, log_end
+        if own_end == UNKNOWN_OFFSET:
+            self._own_end = log_end
+        elif own_end > self._own_end:
+            self._own_end = own_end
         if self.is_alone:
-            # The only member of the set: what is appended is committed. The general rule gives
+            # The only member of the set: what it counts is committed. The general rule gives
             # the same answer; this is the produce path of every single-replica topic.
-            self.high_watermark = log_end
+            if self._own_end <= self.high_watermark:
+                return False
+            self.high_watermark = self._own_end
             return True
         for follower in self._counted:
             if follower.log_end == end_before:
                 follower.caught_up_ms = max(follower.caught_up_ms, follower.pulse.fetched_ms)
         return False  # no follower that counts has it yet
+
+    def on_counted(self, own_end: int) -> bool:
+        """The leader counts more of its own log, without having more. True if the watermark has
+        moved."""
+        self._own_end = max(self._own_end, own_end)
+        return self.advance()
 
     def on_follower_fetch(self, follower: Follower, offset: int, now_ms: int) -> bool:
         """`offset` was found to be within this log, and its last epoch to be one of ours."""
@@ -234,7 +251,7 @@ class LeaderProgress:
         """True if the watermark has moved, as far as every counted replica lets it."""
         if not self._has_enough:
             return False
-        reached = self._leader_end
+        reached = self._own_end
         for follower in self._counted:
             # One that has not fetched in this epoch yet may have nothing of it.
             if follower.log_end < reached:  # noqa: PLR1730 (a call costs more on this path)

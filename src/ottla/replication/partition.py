@@ -29,6 +29,7 @@ from ottla.protocol.error_codes import (
 )
 from ottla.records.batch_header import Header
 from ottla.records.validation import ProduceRules
+from ottla.replication.counted import counted_end
 from ottla.replication.effects import Assignment, InSyncProposal, Outcome
 from ottla.replication.in_sync_tracker import InSyncTracker, MayBeMember
 from ottla.replication.leader_progress import LeaderProgress, Pulse
@@ -187,13 +188,14 @@ class Partition:
             replicas=self.replicas,
             in_sync=self.in_sync,
             in_sync_min=log.config.min_insync_replicas,
+            own_end=counted_end(log),
             has_eligible=self.has_eligible,
             now_ms=now_ms,
         )
         self._tracker = InSyncTracker(
             self.topic, self.partition, broker_id, self._progress, self.partition_epoch
         )
-        if self._progress.on_appended(log.log_end_offset):
+        if self._progress.advance():
             self._progress_made(0)
 
     def step_down(self, epoch: int) -> bool:
@@ -322,6 +324,10 @@ class Partition:
             and log.config.flush_messages == LONG_MAX
         )
 
+    def is_alone_in_sync(self) -> bool:
+        """Whether what this leader counts of its log is committed by that."""
+        return self._progress is not None and self._progress.is_alone
+
     def has_enough_in_sync(self) -> bool:
         return self._progress is not None and self._progress.has_enough_in_sync()
 
@@ -354,7 +360,7 @@ class Partition:
         )
         if not appended.duplicate:
             self._unannounced_bytes += len(batch)
-            if progress.on_appended(log.log_end_offset):
+            if progress.on_appended(log.log_end_offset, counted_end(log)):
                 self._progress_made(self._unannounced_bytes)
             for reader in self._readers:
                 reader.on_news()
@@ -373,12 +379,19 @@ class Partition:
         stored = log.append_run(batches, headers, self.leader_epoch, now_ms)
         if stored:
             self._unannounced_bytes += log.size - before
-            if progress.on_appended(log.log_end_offset):
+            if progress.on_appended(log.log_end_offset, counted_end(log)):
                 self._progress_made(self._unannounced_bytes)
             for reader in self._readers:
                 for _ in stored:  # they count what is new, batch by batch
                     reader.on_news()
         return stored
+
+    def on_flushed(self) -> None:
+        """More of its log is on the disk than before."""
+        progress = self._progress if self._resting is None else self._resting[0]
+        if progress is not None and self.log is not None:
+            if progress.on_counted(counted_end(self.log)):
+                self._progress_made(self._unannounced_bytes)
 
     def delete_records_before(self, offset: int) -> int:
         """DeleteRecords: -1 means up to the high watermark. Returns the new log start."""

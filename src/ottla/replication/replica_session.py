@@ -27,6 +27,7 @@ from ottla.protocol.error_codes import (
     UNKNOWN_LEADER_EPOCH,
 )
 from ottla.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+from ottla.protocol.fetch_request import NO_HIGH_WATERMARK
 from ottla.replication.effects import InSyncProposal
 from ottla.replication.in_sync_tracker import MayBeMember
 from ottla.replication.leader_progress import Pulse
@@ -213,6 +214,9 @@ class ReplicaSession(Pulse):
             untaken_offset = self._untaken.pop(key, -1)
         else:
             read.asked = asked
+        if asked.high_watermark != NO_HIGH_WATERMARK:
+            # It has not taken all that was told: it let go of the partition in between.
+            read.told_watermark, read.told_log_start = asked.high_watermark, asked.log_start_offset
         self.news[read] = None
         read.error_code = self._learn(read, asked)
         if untaken_offset == asked.fetch_offset and read.partition is not None:

@@ -23,17 +23,21 @@ class Throttle:
         self._replicas: Mapping[str, frozenset[tuple[int, int]] | None] = {}
         self.is_on = False
 
-    def set_rate(self, bytes_per_second: int | None, now_ms: int) -> None:
-        """None: as fast as they can."""
+    def set_rate(self, bytes_per_second: int | None, now_ms: int) -> bool:
+        """None: as fast as they can. Whether it was another rate: then whoever was told to wait is
+        to ask again."""
         rate = 0 if bytes_per_second is None else max(bytes_per_second, 1)
-        if rate != self._rate:
-            self._rate = rate
-            self._budget = float(rate)
-            self._filled_ms = now_ms
+        if rate == self._rate:
+            return False
+        self._rate = rate
+        self._budget = float(rate)
+        self._filled_ms = now_ms
         self._settle()
+        return True
 
-    def set_replicas(self, listed: Mapping[str, Iterable[str]]) -> None:
-        """By topic: "*", or items "partition:broker", as in the topic's settings.
+    def set_replicas(self, listed: Mapping[str, Iterable[str]]) -> bool:
+        """By topic: "*", or items "partition:broker", as in the topic's settings. Whether others
+        were named before, as with `set_rate`.
 
         What is neither names nobody. Kafka lets items be empty, and the settings of a cluster may
         have been written by others: a broker must not fall over them.
@@ -45,8 +49,11 @@ class Throttle:
                 replicas[topic] = None
             elif pairs := frozenset(map(_pair, filter(_PAIR.fullmatch, named))):
                 replicas[topic] = pairs
+        if replicas == self._replicas:
+            return False
         self._replicas = replicas
         self._settle()
+        return True
 
     def applies(self, topic: str, partition: int, broker_id: int) -> bool:
         if topic not in self._replicas:

@@ -16,9 +16,16 @@ from ottla.log.partition_log import PartitionLog
 
 
 class Flusher:
-    def __init__(self, pool: Pool, storage_failed: Callable[[StorageError], None]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        storage_failed: Callable[[StorageError], None],
+        on_flushed: Callable[[PartitionLog], None] = lambda log: None,
+    ) -> None:
+        """`on_flushed` hears of each sync before those who have asked for it."""
         self._pool = pool
         self._storage_failed = storage_failed
+        self._on_flushed = on_flushed
         self._running: dict[PartitionLog, list[Deferred[None]]] = {}
         self._sealed_due: set[PartitionLog] = set()
         self._holds: dict[PartitionLog, Deferred[None]] = {}
@@ -84,6 +91,7 @@ class Flusher:
                     deferred.fail(failure)
                 return
             log.flush_done(job)
+            self._on_flushed(log)
             if hold is not None:
                 self._running[log] = gathered
             for deferred in waiting:

@@ -26,6 +26,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.effective import effective_log_config, refused_overrides
 from ottla.metadata.image import MetadataImage, PartitionState, TopicImage
+from ottla.replication.counted import must_sync
 from ottla.replication.effects import Assignment
 from ottla.replication.partition import NO_LEADER, Partition
 from ottla.runtime.replica_loader import OpenOrder, ReplicaLoader
@@ -113,6 +114,8 @@ class LocalReplicas:
         self.copying: Copying = NoCopying()
         self.moving: Moving = NoMoving()
         self.on_roll: Callable[[PartitionLog], None] | None = None
+        self.flush: Callable[[PartitionLog], object] = lambda log: None
+        """Syncs a log; `on_flushed` hears of it."""
         self.on_offline: Callable[[], None] = lambda: None
         """Replicas are of no use any more: others have to do without `all_lost`."""
         self.on_last_dir_failed: Callable[[], None] = lambda: None
@@ -352,11 +355,18 @@ class LocalReplicas:
         )
         if not partition.assume(self._broker_id, assigned, self._clock.monotonic_ms()):
             return
+        if partition.is_leader and partition.log is not None and must_sync(partition.log):
+            self.flush(partition.log)  # what it has copied counts then, and its readers wait for it
         has_leader = partition.leader_id not in (NO_LEADER, self._broker_id)
         if has_leader and partition.log is not None:
             self.copying.follow(partition)
         else:
             self.copying.unfollow(partition)
+
+    def on_flushed(self, held: PartitionLog) -> None:
+        partition = self._partitions.get((held.topic, held.partition))
+        if partition is not None and partition.log is held:
+            partition.on_flushed()
 
     # -- opening ----------------------------------------------------------------------------
 

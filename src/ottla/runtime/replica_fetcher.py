@@ -75,6 +75,11 @@ class ReplicaFetcher:
         self._services.peers.close(self.leader_id, PURPOSE)
         self._soon()
 
+    def on_throttle_changed(self) -> None:
+        """Who was told to wait was told so by another rate."""
+        self.fetch.rouse()
+        self._set_alarm()
+
     def close(self) -> None:
         self._is_closed = True
         for timer in (self._resting, self._alarm_clock):

@@ -28,8 +28,7 @@ class ReplicaFetchers:
         self._services = services
         self._limits = fetch_limits(config)
         self._throttle = throttle
-        self._broker_epoch_now = broker_epoch
-        self._broker_epoch = -1
+        self._broker_epoch = broker_epoch
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._leaders: dict[Partition, int] = {}
         self._is_closed = False
@@ -60,9 +59,10 @@ class ReplicaFetchers:
 
     def on_registered(self) -> None:
         """This broker may have begun another life: the old one's fetches are refused."""
-        if self._broker_epoch_now() != self._broker_epoch:
-            self._broker_epoch = self._broker_epoch_now()
-            for fetcher in self._fetchers.values():
+        broker_epoch = self._broker_epoch()
+        for fetcher in self._fetchers.values():
+            # Each by itself: who was made a moment ago may ask in the new life already.
+            if fetcher.fetch.broker_epoch != broker_epoch:
                 fetcher.start_over(self._new_fetch())
 
     def configure(self, config: BrokerConfig) -> None:
@@ -70,6 +70,10 @@ class ReplicaFetchers:
         for fetcher in self._fetchers.values():
             fetcher.fetch.limits = limits
         self._limits = limits
+
+    def on_throttle_changed(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.on_throttle_changed()
 
     def close(self) -> None:
         self._is_closed = True
@@ -85,8 +89,7 @@ class ReplicaFetchers:
         return max((partition.lag() for partition in self._leaders), default=0)
 
     def _new_fetch(self) -> FollowerFetch:
-        self._broker_epoch = self._broker_epoch_now()
-        return FollowerFetch(self._broker_id, self._broker_epoch, self._limits, self._pause_ms)
+        return FollowerFetch(self._broker_id, self._broker_epoch(), self._limits, self._pause_ms)
 
     def _pause_ms(self, partition: Partition, stored: int) -> int:
         throttle = self._throttle

@@ -18,7 +18,6 @@ from ottla.base.errors import OttlaError, ProtocolError, StorageError
 from ottla.base.ports import Clock, Timer, Timers
 from ottla.coordinator.shard import Outcome, Record, Transactional
 from ottla.coordinator.shard_batch import build_batch, in_pieces
-from ottla.log.log_config import LONG_MAX
 from ottla.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     KAFKA_STORAGE_ERROR,
@@ -32,6 +31,7 @@ from ottla.protocol.error_codes import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.replication.counted import must_sync
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.runtime")
@@ -329,9 +329,7 @@ class ShardHost(Generic[S]):
 
     def _needs_flush(self) -> bool:
         held = self.partition.log
-        if held is None or held.config.flush_messages == LONG_MAX:
-            return False
-        return held.unflushed_messages >= held.config.flush_messages
+        return held is not None and must_sync(held)
 
     # -- waiting ----------------------------------------------------------------------------
 

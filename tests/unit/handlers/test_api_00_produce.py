@@ -144,10 +144,37 @@ def test_who_has_lost_the_leadership_during_a_flush_acknowledges_nothing(
         broker.replica.fetched_by(replica, 1)
     if not still_leads:
         broker.become(3, 6, 1)
+    broker.replica.flush()
     flush.resolve(None)
     told = of_one(waiting)
     assert told.error_code == (NONE if still_leads else NOT_LEADER_OR_FOLLOWER)
     assert told.base_offset == 0, "it is in this log all the same"
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_alone_it_is_acknowledged_when_it_is_synced_however_long_that_takes(joins: bool) -> None:
+    """But not if somebody has come into the set meanwhile who may not have it."""
+    broker = ClusterBroker()
+    broker.become(1, 5, 1, in_sync=(1,))
+    flush: Deferred[None] = Deferred()
+    broker.services.request_flush = lambda partition: flush
+    partition = broker.replica.partition
+    assert partition.log is not None
+    partition.log.config = replace(partition.log.config, flush_messages=1, min_insync_replicas=1)
+    partition.on_config_changed()
+    waiting = produce(broker)
+    assert partition.high_watermark == 0
+    if joins:
+        broker.become(1, 5, 2, in_sync=(1, 2))
+    else:
+        broker.time.advance(10_000)
+    assert not waiting.done
+    broker.replica.flush()
+    flush.resolve(None)
+    assert waiting.done == (not joins)
+    if joins:
+        broker.replica.fetched_by(2, 1)
+    assert of_one(waiting).error_code == NONE
 
 
 @pytest.mark.parametrize(("version", "leader"), [(9, -1), (10, 2), (13, 2)])

@@ -13,8 +13,10 @@ import pytest
 
 from ottla.base.errors import MalformedRequest
 from ottla.protocol.fetch import FetchedPartition, fetch_response_parts, read_fetch_request
+from ottla.protocol.fetch_request import NO_HIGH_WATERMARK
 from ottla.protocol.replica_fetch import (
     VERSION,
+    pack_joining,
     pack_partition,
     pack_replica_fetch,
     pack_tail,
@@ -31,7 +33,12 @@ def test_a_request() -> None:
         (77, 3),
         {
             ONE.bytes: [pack_partition(4, 9, 1_000, 8, 10, 1_048_576, 0)],
-            TWO.bytes: [pack_partition(index, 1, index, -1, 0, 5, 0) for index in range(200)],
+            TWO.bytes: [
+                pack_partition(index, 1, index, -1, 0, 5, 0)
+                if index % 2
+                else pack_joining((index, 1, index, -1, 0, 5), index + 1)
+                for index in range(200)
+            ],
         },
         {TWO.bytes: [7, 8]},
         pack_tail(3, 12_345),
@@ -52,6 +59,8 @@ def test_a_request() -> None:
         1_048_576,
     )
     assert [each.fetch_offset for each in many] == list(range(200))
+    known = [each.high_watermark for each in many]
+    assert known == [NO_HIGH_WATERMARK if index % 2 else index + 1 for index in range(200)]
 
 
 def an_answer() -> bytes:

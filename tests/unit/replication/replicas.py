@@ -70,6 +70,11 @@ class Replica:
             now_ms, LAG_MS, lambda broker, epoch: broker not in refused
         )
 
+    def flush(self) -> None:
+        """All that was appended until now is on the disk."""
+        self.world.flush()
+        self.partition.on_flushed()
+
     def content(self, start: int | None = None) -> bytes:
         """The batches of the log from there on, or all of them."""
         start = self.log.log_start_offset if start is None else start

@@ -24,6 +24,7 @@ from ottla.protocol.fetch import (
     fetch_response_parts,
     read_fetch_request,
 )
+from ottla.protocol.fetch_request import NO_HIGH_WATERMARK
 from ottla.protocol.replica_fetch import VERSION
 from ottla.records.batch_header import read_header
 from ottla.replication.follower_fetch import FetchEffects, FetchLimits, FollowerFetch
@@ -71,6 +72,12 @@ class Setting:
             for _, _, partitions in request.topics
             for one in partitions
         }
+
+    def known(self) -> list[int]:
+        """The watermarks that the next request tells."""
+        request = self.ask()
+        assert request is not None
+        return [one.high_watermark for _, _, partitions in request.topics for one in partitions]
 
     def answer(
         self, *partitions: FetchedPartition, code: int = 0, session_id: int = 9, now_ms: int = 0
@@ -124,6 +131,20 @@ def test_later_ones_are_for_what_has_changed() -> None:
     request = setting.ask()
     assert request is not None
     assert (request.session_epoch, request.topics) == (2, [])
+
+
+def test_who_comes_into_the_session_says_up_to_where_it_knows_what_is_committed(
+    setting: Setting,
+) -> None:
+    """The leader takes what it has told for known, and the answer may have come while nobody was
+    there to take it (seed 964382558)."""
+    assert setting.known() == [0]
+    setting.answer(setting.records(high_watermark=2))
+    assert setting.known() == [NO_HIGH_WATERMARK], "what it takes from here on is known"
+    setting.replicas[0].assume(assigned(1, 6))
+    setting.fetch.add(setting.replicas[0].partition)
+    setting.answer(setting.records(high_watermark=3))
+    assert setting.known() == [2]
 
 
 def test_records_are_stored_with_what_the_leader_says_of_them(setting: Setting) -> None:
@@ -193,6 +214,61 @@ def test_nor_does_one_to_a_request_before_it_was_added_again() -> None:
     assert replica.log.log_end_offset == 0
     setting.answer(setting.records())
     assert replica.log.log_end_offset == 3
+
+
+def interrupted_twice() -> Setting:
+    """The first partition has stored what the leader sent, and has been named again from there on,
+    while an answer is under way that the leader owes to a request before that."""
+    setting = Setting(3)
+    second, third = setting.replicas[1].partition, setting.replicas[2].partition
+    setting.fetch.remove(second)
+    setting.fetch.remove(third)
+    setting.asked()
+    setting.answer()
+    assert setting.asked() == {}
+    setting.fetch.add(second)
+    assert setting.fetch.wants_to_interrupt()
+    assert setting.asked() == {1: (0, 5)}
+    setting.answer(setting.records(high_watermark=0))
+    setting.fetch.add(third)
+    assert setting.fetch.wants_to_interrupt()
+    assert setting.asked() == {0: (3, 5), 2: (0, 5)}
+    return setting
+
+
+def test_nor_records_for_a_request_before_the_last_that_named_it() -> None:
+    """The leader did not know yet that they had come, and sent them again with the next answer."""
+    setting = interrupted_twice()
+    before = setting.replicas[0].content()
+    effects = setting.answer(setting.records(high_watermark=2))
+    assert (effects.complaints, effects.bytes_stored) == ([], 0)
+    assert setting.replicas[0].content() == before
+    assert setting.fetch.next_due_ms() is None
+    # What is committed is told once, so this is the time to learn it.
+    assert setting.replicas[0].partition.high_watermark == 2
+
+
+@pytest.mark.parametrize("answer", [failed(0, NOT_LEADER_OR_FOLLOWER), parted(0, 4, 1)])
+def test_nor_a_refusal_of_such_a_request(answer: FetchedPartition) -> None:
+    setting = interrupted_twice()
+    before = setting.replicas[0].content()
+    effects = setting.answer(answer)
+    assert not effects.has_more_than_records()
+    assert setting.replicas[0].content() == before
+    assert setting.fetch.next_due_ms() is None
+    setting.answer(failed(0, NOT_LEADER_OR_FOLLOWER))
+    assert setting.fetch.next_due_ms() is not None
+
+
+def test_a_log_start_in_such_an_answer_is_told_the_leader() -> None:
+    setting = interrupted_twice()
+    setting.answer(FetchedPartition(0, 0, 3, -1, 2, None, -1, None))
+    assert setting.replicas[0].log.log_start_offset == 2
+    setting.answer()
+    request = setting.ask()
+    assert request is not None
+    [(_, _, [one])] = request.topics
+    assert (one.partition, one.log_start_offset) == (0, 2)
 
 
 def test_nor_records_for_another_place(setting: Setting) -> None:

@@ -145,6 +145,8 @@ def test_replicas_come_and_go_with_a_newer_state() -> None:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(10, 40)),
+        st.tuples(st.just("append, not synced"), st.integers(10, 40)),
+        st.tuples(st.just("synced"), st.integers(10, 40)),
         st.tuples(st.just("fetch"), st.tuples(st.integers(2, 3), st.integers(0, 40))),
         st.tuples(st.just("propose"), st.sampled_from([(1,), (1, 2), (1, 3), (1, 2, 3)])),
         st.tuples(st.just("stored"), st.sampled_from([(1,), (1, 2), (1, 3), (1, 2, 3)])),
@@ -159,15 +161,24 @@ def test_it_never_goes_back_and_never_passes_a_counted_member(
 ) -> None:
     leader = a_leader(in_sync_min=in_sync_min)
     log_ends, in_sync, proposed = {1: 10}, {1, 2, 3}, set[int]()
+    end = 10  # of the leader's log, of which log_ends has what counts
     for kind, value in steps:
         before = leader.high_watermark
         if kind == "append":
             assert isinstance(value, int)
-            log_ends[1] = max(log_ends[1], value)  # a leader's log only grows
-            leader.on_appended(log_ends[1])
+            end = log_ends[1] = max(end, value)  # a leader's log only grows
+            leader.on_appended(end)
+        elif kind == "append, not synced":
+            assert isinstance(value, int)
+            end = max(end, value)
+            leader.on_appended(end, log_ends[1])
+        elif kind == "synced":
+            assert isinstance(value, int)
+            log_ends[1] = max(log_ends[1], min(value, end))
+            leader.on_counted(log_ends[1])
         elif kind == "fetch":
             assert isinstance(value, tuple)
-            log_ends[value[0]] = min(value[1], log_ends[1])  # it can't have more than the leader
+            log_ends[value[0]] = min(value[1], end)  # it can't have more than the leader
             fetched(leader, value[0], log_ends[value[0]])
         elif kind == "propose":
             assert isinstance(value, tuple)

@@ -18,6 +18,7 @@ from ottla.protocol.error_codes import (
     UNKNOWN_LEADER_EPOCH,
 )
 from ottla.records.batch_header import LEADER_EPOCH, read_header
+from ottla.replication.counted import must_sync
 from ottla.replication.effects import Assignment, Outcome
 from ottla.replication.leader_progress import Pulse
 from tests.unit.log.world import NOW_MS, batch
@@ -377,6 +378,52 @@ def test_only_a_leader_alone_in_sync_commits_at_once() -> None:
     assert not Replica(in_sync_min=1).lead(in_sync=(1, 2)).partition.commits_at_once()
     assert not Replica(in_sync_min=2).lead(in_sync=(1,)).partition.commits_at_once()
     assert not Replica().partition.commits_at_once()
+
+
+@pytest.mark.parametrize("in_sync", [(1,), (1, 2)])
+def test_what_has_to_be_synced_first_is_not_committed_before(in_sync: tuple[int, ...]) -> None:
+    """Readers would have seen what a loss of power takes back, once nobody else is in the set who
+    has it (seed 75351853)."""
+    leader = Replica(in_sync_min=1)
+    leader.log.config = replace(leader.log.config, flush_messages=2)
+    leader.lead(in_sync)
+    waiting = Waiting(1)
+    leader.partition.add_commit_waiter(waiting)
+    for offset in (1, 2):
+        leader.produce()
+        leader.fetched_by(2, offset)
+    assert leader.partition.high_watermark == 1, "of two, the first need not be on the disk"
+    assert must_sync(leader.log)
+    leader.produce()
+    leader.fetched_by(2, 3)
+    assert (leader.partition.high_watermark, waiting.told) == (1, [])
+    leader.flush()
+    assert (leader.partition.high_watermark, waiting.told) == (3, ["committed 1"])
+    leader.produce()
+    leader.fetched_by(2, 4)
+    assert leader.partition.high_watermark == 4
+
+
+def test_what_was_copied_and_not_synced_is_not_committed_by_leading() -> None:
+    replica = Replica(in_sync_min=1)
+    replica.log.config = replace(replica.log.config, flush_messages=1)
+    replica.world.fill(3)
+    replica.lead(in_sync=(1,))
+    assert replica.partition.high_watermark == 0
+    replica.flush()
+    assert replica.partition.high_watermark == 3
+
+
+def test_what_was_synced_while_it_was_in_doubt_counts_when_it_leads_on() -> None:
+    leader = Replica(in_sync_min=1)
+    leader.log.config = replace(leader.log.config, flush_messages=1)
+    leader.lead(in_sync=(1,))
+    leader.produce()
+    assert leader.partition.step_down(6)
+    leader.flush()
+    assert leader.partition.high_watermark == 0
+    leader.partition.resume(0)
+    assert leader.partition.high_watermark == 1
 
 
 def test_a_setting_that_is_lowered_lets_the_watermark_move() -> None:

@@ -19,6 +19,7 @@ from ottla.protocol.error_codes import (
     UNKNOWN_TOPIC_ID,
 )
 from ottla.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+from ottla.protocol.fetch_request import NO_HIGH_WATERMARK
 from ottla.replication.effects import InSyncProposal
 from ottla.replication.partition import Partition
 from ottla.replication.replica_session import ReplicaSession, ReplicaSessions, Surroundings
@@ -79,6 +80,7 @@ class Setting:
         forgotten: tuple[int, ...] = (),
         leader_epoch: int = EPOCH,
         log_start: int = 0,
+        high_watermark: int = NO_HIGH_WATERMARK,
     ) -> FetchRequest:
         """`asked`: offset and last fetched epoch by partition."""
         partitions = [
@@ -89,6 +91,7 @@ class Setting:
                 current_leader_epoch=leader_epoch,
                 last_fetched_epoch=last_epoch,
                 log_start_offset=log_start,
+                high_watermark=high_watermark,
             )
             for index, (offset, last_epoch) in asked.items()
         ]
@@ -118,8 +121,15 @@ class Setting:
         *,
         forgotten: tuple[int, ...] = (),
         now_ms: int = 0,
+        high_watermark: int = NO_HIGH_WATERMARK,
     ) -> None:
-        request = self.request(asked, session, replica=session.replica_id, forgotten=forgotten)
+        request = self.request(
+            asked,
+            session,
+            replica=session.replica_id,
+            forgotten=forgotten,
+            high_watermark=high_watermark,
+        )
         assert self.sessions.resolve(request, now_ms) is session
         session.take(request, now_ms)
 
@@ -215,6 +225,20 @@ def test_who_moves_the_watermark_by_its_own_request_is_told_at_once(setting: Set
     setting.next(session, {})
     assert setting.tell(session) == []
     assert not setting.is_urgent
+
+
+def test_who_comes_in_again_is_told_what_it_says_it_does_not_know(setting: Setting) -> None:
+    """It had let go of the partition (another epoch, a pause) when the answer came that told of
+    this watermark, and did not take it; if nothing is appended, no other one would ever tell it."""
+    leader = setting.leaders[0]
+    leader.produce(2)
+    session = setting.begin({0: (2, EPOCH)})
+    leader.fetched_by(3, 2)
+    assert [one.high_watermark for one in setting.tell(session)] == [2]
+    setting.next(session, {0: (2, EPOCH)}, high_watermark=1)
+    assert [one.high_watermark for one in setting.tell(session)] == [2]
+    setting.next(session, {0: (2, EPOCH)}, high_watermark=2)
+    assert setting.tell(session) == []
 
 
 def test_what_was_not_worth_an_answer_is_told_with_the_next(setting: Setting) -> None:

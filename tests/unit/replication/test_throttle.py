@@ -39,6 +39,19 @@ def test_what_names_nobody_holds_nobody_back() -> None:
     assert not throttle.is_on
 
 
+def test_it_tells_whether_it_has_changed() -> None:
+    throttle = a_throttle()
+    throttle.spend(5_000, now_ms=0)
+    assert not throttle.set_rate(1_000, now_ms=0)
+    assert not throttle.set_replicas({"all": ["*"], "some": ["3:2", "0:1"]})
+    assert throttle.wait_ms(0) == 4_001
+    assert throttle.set_replicas({"all": ["*"]})
+    assert throttle.set_rate(2_000, now_ms=0)
+    assert throttle.wait_ms(0) == 0
+    assert throttle.set_rate(None, now_ms=0)
+    assert not throttle.is_on
+
+
 def test_the_budget_is_spent_and_fills_again() -> None:
     throttle = a_throttle()
     throttle.spend(600, now_ms=0)

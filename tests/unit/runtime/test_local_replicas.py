@@ -521,6 +521,22 @@ def test_what_checkpoints_say_of_a_corrupt_replica_stays(tmp_path: Path) -> None
     found.release()
 
 
+def test_who_leads_with_records_that_count_when_they_are_synced_syncs_them(tmp_path: Path) -> None:
+    """Otherwise the readers of what it has copied wait for its next producer."""
+    settings = {"log.flush.interval.messages": "1"}
+    broker = Broker(tmp_path, is_cluster=True, settings=settings).load(state(2))
+    flusher = Flusher(Pool(), broker.replicas.storage_failed, broker.replicas.on_flushed)
+    broker.replicas.flush = flusher.flush
+    partition = broker.partition()
+    assert partition.log is not None
+    content = bytearray(batch(epoch=0))
+    partition.log.append_replicated(content)
+    assert partition.log.unflushed_messages == 1
+    broker.apply(state(ME, epoch=1, in_sync=(ME,)))
+    assert partition.log.unflushed_messages == 0
+    assert partition.high_watermark == 1
+
+
 def test_a_new_replica_goes_where_somebody_has_asked_for(tmp_path: Path) -> None:
     broker = Broker(tmp_path, ("one", "two", "three")).load()
     three = str(tmp_path / "three")

@@ -67,6 +67,8 @@ def test_a_marker_whose_leader_changes_during_its_flush_is_not_there_for_good(
     written = setting.writer.write("topic", 0, Transactional(7, 0, False, 0))
     if not still_leads:
         setting.partition.assume(1, Assignment(2, 1, 1, (1, 2), (1, 2)), now_ms=0)
+    setting.log_world.flush()
+    setting.partition.on_flushed()
     flush.resolve(None)
     assert written.result() == (NONE if still_leads else NOT_LEADER_OR_FOLLOWER)
 

@@ -279,6 +279,20 @@ def test_another_life_of_this_broker_begins_again(setting: Setting) -> None:
     assert len(setting.peers.asked) == 2
 
 
+def test_each_leader_hears_of_another_life_whoever_was_followed_since_it_began() -> None:
+    """A fetcher may be made between the image that has the new life and `on_registered`: that one
+    asks in the new life already, and the others in the old one, for ever refused."""
+    setting = Setting(2)
+    setting.follow(0)
+    setting.broker_epoch = 78
+    setting.followers[1].assume(assigned(3, 6))
+    setting.follow(1)
+    setting.fetchers.on_registered()
+    setting.turn()
+    epochs = {broker_id: request.replica_epoch for broker_id, request, _ in setting.peers.asked}
+    assert epochs == {1: 78, 3: 78}
+
+
 def test_what_has_to_be_safe_is_synced_before_it_is_told(setting: Setting) -> None:
     follower = setting.followers[0]
     follower.log.config = replace(follower.log.config, flush_messages=1)
@@ -305,6 +319,26 @@ def test_a_throttled_replica_copies_slowly(setting: Setting) -> None:
     assert not setting.peers.asked
     setting.time.advance(5_000)
     assert len(setting.peers.asked) == 1
+
+
+@pytest.mark.parametrize("rate", [1_000_000, None])
+def test_who_was_told_to_wait_asks_again_when_the_throttle_is_another(
+    setting: Setting, rate: int | None
+) -> None:
+    setting.throttle.set_rate(1, now_ms=0)
+    setting.throttle.set_replicas({"topic": ["0:2"]})
+    setting.followers[0].assume(assigned(1, 5, 1, in_sync=(1, 3)))
+    setting.leaders[0].produce(2)
+    setting.follow(0)
+    setting.serve()
+    setting.leaders[0].produce(2)
+    setting.time.advance(10_000)
+    assert not setting.peers.asked
+    assert setting.throttle.set_rate(rate, now_ms=10_000)
+    setting.fetchers.on_throttle_changed()
+    setting.time.advance(1)
+    setting.serve()
+    assert setting.offsets() == [4]
 
 
 def test_limits_are_those_of_the_settings() -> None:
