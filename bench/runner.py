@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from bench.brokers import BrokerFailed
 from bench.case import BLOCKS, Case, Figures
 from bench.errors import BenchError
+from bench.kernel_part import kernel_parts, wants_kernel_part
+from bench.processes import times
 from bench.progress import Steps
 from bench.report import short
 from bench.results import Outcome
@@ -76,11 +78,19 @@ class Runner:
             self._steps.begin(title)
             try:
                 os.sync()  # pages that an earlier case left dirty would be written during this one
-                found[side.label] = outcome.case.run(side, self._plan.sizes)
+                found[side.label] = self._figures(outcome.case, side)
                 self._steps.end(f"{title}: {told(outcome.case, found[side.label])}")
             except FAILURES as error:
                 outcome.errors.append(f"{title}: {error}")
                 self._steps.end(f"{title}: failed: {error}")
+
+    def _figures(self, case: Case, side: Side) -> Figures:
+        if not wants_kernel_part(case.figures):
+            return case.run(side, self._plan.sizes)
+        pid = side.broker.pid
+        before = times(pid)
+        found = case.run(side, self._plan.sizes)
+        return {**found, **kernel_parts(case.figures, found, before, times(pid))}
 
     def _are_alive(self, outcome: Outcome) -> bool:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bench.case import Case, Figures, cpu_per_gib, throughput
 from bench.kafka_tools import consumer_performance
+from bench.kernel_part import with_kernel_part
 from bench.loads import run_load
 from bench.side import Side
 from bench.sizes import KIB, Sizes
@@ -42,7 +43,7 @@ def _by_rdkafka(side: Side, sizes: Sizes, topic: str, records: int, size: int) -
     )
 
 
-FIGURES = (throughput(at_least=0.95), cpu_per_gib(at_most=0.5))
+FIGURES = (throughput(at_least=0.95), *with_kernel_part(cpu_per_gib(at_most=0.5)))
 
 CONSUME_CASES = (
     Case("consume_1k", "consume 1 KB by confluent-kafka", 3, FIGURES, consume_1k),

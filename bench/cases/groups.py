@@ -9,6 +9,7 @@ from bench.case import RELOAD, Case, Figure, Figures
 from bench.clients.lag import PREFIX as LAG_PREFIX
 from bench.closed_loop import run_closed_loop
 from bench.groups import commit_error_position, commit_frame, wait_until_coordinated
+from bench.kernel_part import with_kernel_part
 from bench.loads import run_load
 from bench.side import Side
 from bench.sizes import Sizes
@@ -121,7 +122,7 @@ def _commit_all(broker: Broker, groups: list[str], topic: str, partitions: int, 
 
 COMMIT_FIGURES = (
     Figure("commits_per_s", "commits", "1/s", at_least=1.0),
-    Figure("cpu_us_per_commit", "broker CPU", "µs/commit", at_most=0.4),
+    *with_kernel_part(Figure("cpu_us_per_commit", "broker CPU", "µs/commit", at_most=0.4)),
 )
 
 

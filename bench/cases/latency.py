@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.case import Case, Figure, Figures
 from bench.kafka_tools import end_to_end_latency
+from bench.kernel_part import with_kernel_part
 from bench.loads import run_load
 from bench.side import Side
 from bench.sizes import Sizes
@@ -33,7 +34,7 @@ FIGURES = (
     Figure("average_ms", "average", "ms", at_most=0.6),
     Figure("p50_ms", "p50", "ms"),
     Figure("p99_ms", "p99", "ms", at_most=0.8),
-    Figure("cpu_ms_per_round", "broker CPU", "ms/round", at_most=0.4),
+    *with_kernel_part(Figure("cpu_ms_per_round", "broker CPU", "ms/round", at_most=0.4)),
 )
 
 LATENCY_CASES = (

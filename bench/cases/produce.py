@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.case import Case, Figure, Figures, cpu_per_gib, throughput
 from bench.kafka_tools import producer_performance
+from bench.kernel_part import with_kernel_part
 from bench.loads import run_load
 from bench.side import Side
 from bench.sizes import KIB, Sizes
@@ -58,35 +59,35 @@ PRODUCE_CASES = (
         "produce_1k",
         "produce 1 KB, Java defaults, one partition",
         3,
-        (throughput(at_least=1.3), cpu_per_gib(at_most=0.35), P99),
+        (throughput(at_least=1.3), *with_kernel_part(cpu_per_gib(at_most=0.35)), P99),
         produce_1k,
     ),
     Case(
         "produce_100b",
         "produce 100 B, one partition",
         3,
-        (throughput(at_least=1.2), cpu_per_gib(at_most=0.5), P99),
+        (throughput(at_least=1.2), *with_kernel_part(cpu_per_gib(at_most=0.5)), P99),
         produce_100b,
     ),
     Case(
         "produce_1k_12",
         "produce 1 KB on 12 partitions",
         3,
-        (throughput(at_least=1.2), cpu_per_gib(at_most=0.4), P99),
+        (throughput(at_least=1.2), *with_kernel_part(cpu_per_gib(at_most=0.4)), P99),
         produce_1k_12,
     ),
     Case(
         "produce_small",
         "produce 100 B in 1 KB batches, linger 0",
         3,
-        (throughput(at_least=1.5), cpu_per_gib(at_most=0.3), P99),
+        (throughput(at_least=1.5), *with_kernel_part(cpu_per_gib(at_most=0.3)), P99),
         produce_small,
     ),
     Case(
         "produce_rdkafka",
         "produce 1 KB by confluent-kafka",
         3,
-        (throughput(at_least=0.95), cpu_per_gib(at_most=0.5)),
+        (throughput(at_least=0.95), *with_kernel_part(cpu_per_gib(at_most=0.5))),
         produce_rdkafka,
     ),
 )

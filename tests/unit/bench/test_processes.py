@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bench.processes import cpu_seconds, cpu_seconds_in, resident_bytes, resident_bytes_in
+from bench.processes import cpu_seconds, cpu_seconds_in, resident_bytes, resident_bytes_in, times_in
 
 TICKS = os.sysconf("SC_CLK_TCK")
 STAT = (
@@ -15,6 +15,7 @@ STATUS = "Name:\tjava\nVmHWM:\t  900000 kB\nVmRSS:\t  331776 kB\nRssAnon:\t  1 k
 
 def test_user_and_system_time_are_added_without_those_of_children() -> None:
     assert cpu_seconds_in(STAT) == 5.0
+    assert times_in(STAT) == (3.0, 2.0)
 
 
 def test_resident_memory() -> None:
