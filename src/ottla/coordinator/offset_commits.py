@@ -56,10 +56,7 @@ class OffsetCommits:
     def commit(self, request: Any, caller: Caller) -> Outcome[Fields]:
         context = self._context
         group_id = request.group_id
-        group = context.groups.get(group_id)
-        refusal = self._check_commit(group, request, caller.api_version)
-        if refusal == NONE and isinstance(group, ClassicGroup):
-            self._classic.on_commit(group, request.member_id)
+        refusal = self._admit(request, caller.api_version)
         now_ms = context.clock.wall_ms()
         retention_ms = request.retention_time_ms
         expires_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, LONG_MAX)
@@ -99,10 +96,7 @@ class OffsetCommits:
         told is its error code alone."""
         context = self._context
         group_id = request.group_id
-        group = context.groups.get(group_id)
-        refusal = self._check_commit(group, request, caller.api_version)
-        if refusal == NONE and isinstance(group, ClassicGroup):
-            self._classic.on_commit(group, request.member_id)
+        refusal = self._admit(request, caller.api_version)
         (asked,) = request.topics
         (one,) = asked.partitions
         topic, unknown = _resolve(context.image, asked, caller.api_version)
@@ -121,7 +115,9 @@ class OffsetCommits:
         )
         return Outcome([commit_record(group_id, topic.name, index, commit)], NONE)
 
-    def _check_commit(self, group: Group | None, request: Any, api_version: int) -> int:
+    def _admit(self, request: Any, api_version: int) -> int:
+        """NONE, or why nothing is committed. Who may commit has been heard of by that."""
+        group = self._context.groups.get(request.group_id)
         generation = request.generation_id_or_member_epoch
         if group is None:
             if generation < 0:
@@ -137,6 +133,8 @@ class OffsetCommits:
         if code in _OTHER_EPOCH and isinstance(group, ConsumerGroup):
             places = self._places_of(request, api_version)
             return group.check_older_commit(request.member_id, generation, places)
+        if code == NONE and isinstance(group, ClassicGroup):
+            self._classic.on_commit(group, request.member_id)
         return code
 
     def _places_of(self, request: Any, api_version: int) -> Iterator[tuple[uuid.UUID, int]]:
