@@ -470,3 +470,24 @@ def test_the_protocol_that_most_members_like(member: Member) -> None:
     assert one.join(3, protocols=(("a", data), ("b", data), ("c", data))).protocol_name == "b"
     assert two.end_join(second).protocol_name == "b"
     assert three.end_join(third).protocol_name == "b"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"),
+    [
+        ("range", "roundrobin", "range"),
+        ("roundrobin", "range", "range"),
+        ("sticky", "range", "sticky"),
+        ("cooperative-sticky", "sticky", "sticky"),
+    ],
+)
+def test_of_protocols_with_as_many_votes_the_same_is_taken_whoever_came_first(
+    member: Member, first: str, second: str, chosen: str
+) -> None:
+    one, two = member(), member()
+    data = subscription(one.topic)
+    liked = ((first, data), (second, data))
+    one.enter(3, protocols=liked)
+    waiting = knock(two, 3, protocols=liked[::-1])
+    assert one.join(3, protocols=liked).protocol_name == chosen
+    assert two.end_join(waiting).protocol_name == chosen

@@ -39,6 +39,9 @@ DEAD = "Dead"
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
+# Assignors have short names; a hostile one of 32 KB would take 2 ms for each member to hash.
+HASHED_BYTES_MAX = 512
+
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of a member's assignment strategies, the one it likes best first."""
 
@@ -275,7 +278,7 @@ class ClassicGroup:
         count = len(self.members)
         candidates = {name for name, held in self._protocol_counts.items() if held == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        return min(votes, key=lambda name: (-votes[name], _place_in_kafkas_count(name), name))
 
     def learn_topics(self) -> None:
         """What the members subscribe to, where that can be told: it keeps offsets from expiring."""
@@ -415,6 +418,19 @@ class ClassicGroup:
 
     def tombstones(self) -> list[Record]:
         return [Record(formats.group_key(self.group_id), None)]
+
+
+def _place_in_kafkas_count(protocol: str) -> int:
+    """Where Java's HashMap has this name among a few: Kafka takes the first of those with the most
+    votes. So who joined first does not matter, and a group agrees on the same with either broker.
+    """
+    units = protocol.encode("utf-16-be", "surrogatepass")
+    if len(units) > HASHED_BYTES_MAX:
+        return 16  # behind all others
+    hashed = 0
+    for place in range(0, len(units), 2):
+        hashed = (31 * hashed + int.from_bytes(units[place : place + 2])) & 0xFFFFFFFF
+    return (hashed ^ hashed >> 16) & 15
 
 
 def as_protocols(protocols: Sequence[Any]) -> Protocols:
