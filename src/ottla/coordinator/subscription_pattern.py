@@ -26,6 +26,18 @@ PATTERN_BYTES_MAX = 256 * 1024
 TURN_MS_MAX = 5
 NAMES_BETWEEN_LOOKS = 16
 
+# What RE2 calls it, and what RE2/J does, which Kafka uses: people look for the words they know.
+KAFKAS_WORDS = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
@@ -41,10 +53,12 @@ def compiled(pattern: str) -> Any:
         if isinstance(reason, bytes):
             reason = reason.decode(errors="replace")
         # "missing ): (" ends with the part that is wrong, which is no help in a short expression.
+        what, _, part = reason.partition(": ")
+        # A look behind begins like a name; RE2/J takes it for one.
+        told = "invalid named capture" if part.startswith("(?<") else KAFKAS_WORDS.get(what, what)
         raise ProtocolError(
             INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: "
-            f"{reason.partition(': ')[0]}.",
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {told}.",
         ) from None
 
 

@@ -235,10 +235,26 @@ def test_many_topics_are_tried_in_many_turns() -> None:
     }
 
 
-@pytest.mark.parametrize("pattern", ["(", "a**", "[z-a]", "\\1", "(?<=a)b", "a{2000}", "*"])
-def test_what_is_no_expression(pattern: str) -> None:
-    with pytest.raises(ProtocolError, match="is not a valid regular expression") as refused:
+@pytest.mark.parametrize(
+    ("pattern", "what"),
+    [
+        ("(", "missing closing )"),
+        ("[a", "missing closing ]"),
+        ("a**", "invalid nested repetition operator"),
+        ("[z-a]", "invalid character class range"),
+        ("\\1", "invalid escape sequence"),
+        ("(?<=a)b", "invalid named capture"),
+        ("(?=a)", "invalid or unsupported Perl syntax"),
+        ("a{2000}", "invalid repeat count"),
+        ("*", "missing argument to repetition operator"),
+        ("a\\", "trailing backslash at end of expression"),
+    ],
+)
+def test_what_is_no_expression_is_told_in_kafkas_words(pattern: str, what: str) -> None:
+    with pytest.raises(ProtocolError) as refused:
         compiled(pattern)
+    message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {what}."
+    assert refused.value.message == message
     assert refused.value.code == INVALID_REGULAR_EXPRESSION
 
 
