@@ -17,6 +17,7 @@ from ottla.coordinator.cluster_view import ClusterView, TopicView
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_context import GroupContext
+from ottla.coordinator.offset_answers import OffsetAnswers
 from ottla.coordinator.offsets_records import NO_TIMESTAMP, NO_TOPIC_ID, Commit
 from ottla.coordinator.shard import Caller, Fields, Outcome, Record
 from ottla.log.log_config import LONG_MAX
@@ -62,18 +63,17 @@ class OffsetCommits:
         expires_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, LONG_MAX)
         metadata_max = context.config.offset_metadata_max_bytes
         records: list[Record] = []
-        results = []
+        answers = OffsetAnswers()
         for asked in request.topics:
-            topic, unknown = _resolve(context.image, asked, caller.api_version)
-            known = _NO_PARTITIONS if topic is None else topic.partitions
+            topic, there, not_there = _look_up(context.image, asked, caller.api_version, answers)
+            if topic is None:
+                continue
             partitions = []
-            for one in asked.partitions:
+            for one in there:
                 index = one.partition_index
                 metadata = one.committed_metadata or ""
                 code = refusal
-                if topic is None or index not in known:
-                    code = unknown
-                elif code == NONE and is_too_long(metadata, metadata_max):
+                if code == NONE and is_too_long(metadata, metadata_max):
                     code = OFFSET_METADATA_TOO_LARGE
                 elif code == NONE:
                     commit = Commit(
@@ -85,11 +85,9 @@ class OffsetCommits:
                         topic.topic_id,
                     )
                     records.append(commit_record(group_id, topic.name, index, commit))
-                partitions.append({"partition_index": index, "error_code": code})
-            results.append(
-                {"name": asked.name, "topic_id": asked.topic_id, "partitions": partitions}
-            )
-        return Outcome(records, {"topics": results})
+                partitions.append(_with_code(one, code))
+            answers.add(_key_of(asked), _named(asked), not_there, partitions)
+        return Outcome(records, {"topics": answers.topics()})
 
     def commit_one(self, request: Any, caller: Caller) -> Outcome[int]:
         """The same decision, of one partition without metadata and without a retention of its own;
@@ -164,6 +162,9 @@ class OffsetCommits:
                 self._fetch_topic(request.group_id, asked, require_stable, caller.api_version)
                 for asked in request.topics
             ]
+            if caller.api_version >= TOPIC_IDS_FROM:
+                # Kafka looks first which ids it knows: those that it does not come last.
+                topics.sort(key=lambda topic: not topic["name"])
         return {"group_id": request.group_id, "error_code": NONE, "topics": topics}
 
     def _fetch_all(self, group_id: str, require_stable: bool, api_version: int) -> list[Fields]:
@@ -224,23 +225,25 @@ class OffsetCommits:
         if group is None or code != NONE:
             return Outcome((), {"error_code": code, "topics": []})
         records: list[Record] = []
-        topics = []
+        answers = OffsetAnswers()
         for asked in request.topics:
             image = self._context.image.topics.get(asked.name)
+            known = _NO_PARTITIONS if image is None else image.partitions
             is_in_use = group.is_subscribed_to(asked.name)
-            partitions = []
+            unknown, decided = [], []
             for one in asked.partitions:
                 index = one.partition_index
-                code = NONE
-                if image is None or index not in image.partitions:
-                    code = UNKNOWN_TOPIC_OR_PARTITION
-                elif is_in_use:
-                    code = GROUP_SUBSCRIBED_TO_TOPIC
-                elif self._is_held(group_id, asked.name, index):
+                if index not in known:
+                    unknown.append(_with_code(one, UNKNOWN_TOPIC_OR_PARTITION))
+                    continue
+                if not is_in_use and self._is_held(group_id, asked.name, index):
                     records.append(tombstone(group_id, asked.name, index))
-                partitions.append({"partition_index": index, "error_code": code})
-            topics.append({"name": asked.name, "partitions": partitions})
-        return Outcome(records, {"error_code": NONE, "topics": topics})
+                decided.append(_with_code(one, GROUP_SUBSCRIBED_TO_TOPIC if is_in_use else NONE))
+            if image is None:
+                answers.add_unknown(asked.name, {"name": asked.name}, unknown)
+            else:
+                answers.add(asked.name, {"name": asked.name}, unknown, decided)
+        return Outcome(records, {"error_code": NONE, "topics": answers.topics()})
 
     def _is_held(self, group_id: str, topic: str, index: int) -> bool:
         offsets = self._context.offsets
@@ -357,19 +360,45 @@ def tombstone(group_id: str, topic: str, partition: int) -> Record:
 
 def refused_commit(image: ClusterView, request: Any, api_version: int, code: int) -> Fields:
     """Every partition gets `code`, but for those that there are not."""
-    topics = []
+    answers = OffsetAnswers()
     for asked in request.topics:
-        topic, unknown = _resolve(image, asked, api_version)
-        known = _NO_PARTITIONS if topic is None else topic.partitions
-        partitions = [
-            {
-                "partition_index": one.partition_index,
-                "error_code": code if one.partition_index in known else unknown,
-            }
-            for one in asked.partitions
-        ]
-        topics.append({"name": asked.name, "topic_id": asked.topic_id, "partitions": partitions})
-    return {"topics": topics}
+        topic, there, not_there = _look_up(image, asked, api_version, answers)
+        if topic is not None:
+            refused = [_with_code(one, code) for one in there]
+            answers.add(_key_of(asked), _named(asked), not_there, refused)
+    return {"topics": answers.topics()}
+
+
+def _look_up(
+    image: ClusterView, asked: Any, api_version: int, answers: OffsetAnswers
+) -> tuple[TopicView | None, list[Any], list[Fields]]:
+    """A topic of a commit, those of its partitions that are there, and the answer for the others.
+    Of a topic that is not there all is told already."""
+    topic, unknown = _resolve(image, asked, api_version)
+    if topic is None:
+        refused = [_with_code(one, unknown) for one in asked.partitions]
+        answers.add_unknown(_key_of(asked), _named(asked), refused)
+        return None, [], []
+    known = topic.partitions
+    there = [one for one in asked.partitions if one.partition_index in known]
+    if len(there) == len(asked.partitions):
+        return topic, there, []
+    refused = [
+        _with_code(one, unknown) for one in asked.partitions if one.partition_index not in known
+    ]
+    return topic, there, refused
+
+
+def _key_of(asked: Any) -> tuple[str, uuid.UUID]:
+    return asked.name, asked.topic_id
+
+
+def _named(asked: Any) -> Fields:
+    return {"name": asked.name, "topic_id": asked.topic_id}
+
+
+def _with_code(one: Any, code: int) -> Fields:
+    return {"partition_index": one.partition_index, "error_code": code}
 
 
 def _resolve(image: ClusterView, asked: Any, api_version: int) -> tuple[TopicView | None, int]:

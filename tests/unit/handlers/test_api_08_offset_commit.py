@@ -54,11 +54,62 @@ def test_each_partition_has_its_own_error(version: int) -> None:
     }
     answer = services.ask(handler, version, **fields)
     codes = [[one.error_code for one in topic.partitions] for topic in answer.topics]
-    assert codes == [[0, 3, 12], [100 if version >= 10 else 3]]
+    assert codes == [[3, 0, 12], [100 if version >= 10 else 3]]
     services.groups.refusal = 16
     answer = services.ask(handler, version, **fields)
     codes = [[one.error_code for one in topic.partitions] for topic in answer.topics]
-    assert codes == [[16, 3, 16], [100 if version >= 10 else 3]]
+    assert codes == [[3, 16, 16], [100 if version >= 10 else 3]]
+
+
+@pytest.mark.parametrize("version", [8, 10])
+def test_topics_are_told_in_kafkas_order(version: int) -> None:
+    services = GroupServices()
+    known, other = services.image.topics["t"].topic_id, uuid.uuid4()
+
+    def topic(name: str, topic_id: uuid.UUID, *indexes: int) -> dict[str, object]:
+        partitions = [
+            {
+                "partition_index": index,
+                "committed_offset": 1,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+            for index in indexes
+        ]
+        return {"name": name, "topic_id": topic_id, "partitions": partitions}
+
+    def told(*topics: dict[str, object]) -> list[tuple[bool, list[tuple[int, bool]]]]:
+        answer = services.ask(
+            handler,
+            version,
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=list(topics),
+        )
+        return [
+            (
+                known == one.topic_id or one.name == "t",
+                [(part.partition_index, part.error_code == 0) for part in one.partitions],
+            )
+            for one in answer.topics
+        ]
+
+    assert told(topic("t", known)) == [], "one without partitions is not told"
+    assert told(topic("t", known, 0), topic("t", known, 1)) == [
+        (True, [(0, True)]),
+        (True, [(1, True)]),
+    ]
+    assert told(
+        topic("t", known, 0),
+        topic("nowhere", other, 1),
+        topic("t", known, 1, 9),
+        topic("nowhere", other, 0),
+    ) == [
+        (False, [(1, False), (0, False)]),
+        (True, [(9, False), (0, True), (1, True)]),
+    ]
 
 
 def test_a_commit_that_cannot_be_kept() -> None:

@@ -51,6 +51,15 @@ def test_everything_of_a_group(version: int) -> None:
     assert [one.committed_offset for one in topic.partitions] == [7]
 
 
+def test_ids_that_are_not_known_are_told_last() -> None:
+    services = GroupServices()
+    services.commit(7)
+    unknown = {"name": "", "topic_id": uuid.uuid4(), "partition_indexes": [0]}
+    answer = fetch(services, 10, [unknown, *asked(services, 0)], require_stable=True)
+    told = [(one.topic_id, one.partitions[0].error_code) for one in answer.topics]
+    assert told == [(services.image.topics["t"].topic_id, 0), (unknown["topic_id"], 100)]
+
+
 def test_many_groups_at_once() -> None:
     services = GroupServices()
     services.commit(7)

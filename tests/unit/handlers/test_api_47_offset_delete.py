@@ -21,8 +21,24 @@ def test_a_deletion() -> None:
     services = GroupServices()
     services.commit(5)
     places = (("t", 0), ("t", 1), ("t", 9), ("nowhere", 0))
-    assert delete(services, *places) == (0, [0, 0, 3, 3])
+    assert delete(services, *places) == (0, [3, 0, 0, 3])
     assert services.hosted.shard.offsets.count == 0
+
+
+def test_topics_are_told_in_kafkas_order() -> None:
+    services = GroupServices()
+    services.commit(5)
+    named = [("t", []), ("t", [0, 9]), ("nowhere", [1]), ("t", [1]), ("nowhere", [0])]
+    topics = [
+        {"name": topic, "partitions": [{"partition_index": index} for index in indexes]}
+        for topic, indexes in named
+    ]
+    answer = services.ask(handler, 0, group_id="g", topics=topics)
+    told = [
+        (topic.name, [(one.partition_index, one.error_code) for one in topic.partitions])
+        for topic in answer.topics
+    ]
+    assert told == [("t", [(9, 3), (0, 0), (1, 0)]), ("nowhere", [(1, 3), (0, 3)])]
 
 
 def test_refusals() -> None:
