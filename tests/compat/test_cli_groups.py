@@ -116,6 +116,16 @@ def test_a_group_goes_on_where_it_committed(ottla: Ottla, protocol: str) -> None
     assert ottla(*read).out == b"more\n"
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_static_member_says_that_it_keeps_its_place(ottla: Ottla, protocol: str) -> None:
+    topic, group = filled_topic(ottla), new_name("group")
+    arguments = (topic, "--group", group, "--protocol", protocol, "--instance", "one")
+    done = ottla("consume", *arguments, "--verbose")
+    assert done.err.endswith(f"away from group {group}; instance one keeps its place\n")
+    (described,) = ottla("group", "members", group, "-o", "json").document()
+    assert [one["instance_id"] for one in described["members"]] == ["one"]
+
+
 @pytest.mark.parametrize("commit", ["before", "after"])
 def test_commits_by_the_number(ottla: Ottla, commit: str) -> None:
     topic, group = filled_topic(ottla), new_name("group")

@@ -54,10 +54,17 @@ def consume_in_group(
         finally:
             reader.close()
             if consumption.verbose:
-                note(f"left group {membership.group}")
+                note(_farewell(membership))
     if signals and not follow:
         # With --follow a signal is how it ends; without, whoever waits for it should know.
         raise typer.Exit(128 + signals[0])
+
+
+def _farewell(membership: Membership) -> str:
+    """A static member that ends does not leave: it may only be starting again."""
+    if membership.instance_id is None:
+        return f"left group {membership.group}"
+    return f"away from group {membership.group}; instance {membership.instance_id} keeps its place"
 
 
 @contextmanager
