@@ -434,7 +434,9 @@ def _place_in_kafkas_count(protocol: str) -> int:
 
 
 def as_protocols(protocols: Sequence[Any]) -> Protocols:
-    """From a decoded request. A name that is given twice counts once, as in Kafka."""
+    """From a decoded request. A name that is given twice counts once. With Kafka it counts twice,
+    so that it is not common to all; a group that has no other waits for ever.
+    """
     found: dict[str, bytes] = {}
     for one in protocols:
         found.setdefault(one.name, bytes(one.metadata))
