@@ -37,6 +37,10 @@ READ_BYTES_MAX = 256 * 1024
 # way. No more bytes are waited for than can be read at once.
 GATHERED_REQUESTS_MAX = 5
 
+# Requests of one connection that are handled in one turn of the loop. As many small ones as are
+# read at once, ten thousand, would have everybody else wait for hundreds of milliseconds.
+TURN_REQUESTS_MAX = 64
+
 # Connections whose answers of one turn of the loop are sent together, and bytes for each of them.
 TURN_ANSWERS_MAX = 64
 TURN_ANSWER_BYTES_MAX = 64 * 1024

@@ -24,6 +24,7 @@ from ottla.base.limits import (
     GATHERED_REQUESTS_MAX,
     PIPELINED_REQUESTS_MAX,
     TURN_ANSWER_BYTES_MAX,
+    TURN_REQUESTS_MAX,
     WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
 )
@@ -60,6 +61,7 @@ class Connection:
         "_closed",
         "_descriptor",
         "_gathering",
+        "_is_continue_due",
         "_is_flush_due",
         "_low_mark",
         "_outgoing",
@@ -98,6 +100,7 @@ class Connection:
         self._reading = False
         self._writing = False
         self._is_flush_due = False
+        self._is_continue_due = False
         self._closed = False
         self._gathering: Gathering | None = None
         self._low_mark = AT_ONCE  # bytes that the kernel was told to wait for
@@ -133,7 +136,8 @@ class Connection:
         return received, self._handle_frames()
 
     def _handle_frames(self) -> int:
-        """Handle every whole frame at hand, until an answer must be waited for."""
+        """Handle the whole frames at hand, until an answer must be waited for; of very many some,
+        since other connections have their turn in between."""
         incoming = self.incoming
         handled = 0
         try:
@@ -141,6 +145,7 @@ class Connection:
                 handled = self._handle_run()
             while (
                 not self._barrier
+                and handled < TURN_REQUESTS_MAX
                 and len(self._slots) < PIPELINED_REQUESTS_MAX
                 and self._bytes_held <= WRITE_BUFFER_BYTES_MAX
             ):
@@ -361,11 +366,19 @@ class Connection:
         ):
             self._pause_reading()
         elif self.incoming.has_aside() and not self.incoming.is_partial():
-            self._processor.call_soon(self._continue)
+            self._go_on_in_the_next_turn()
         elif not self._reading:
             self._resume_reading()
 
+    def _go_on_in_the_next_turn(self) -> None:
+        """With what is at hand, before more is read: that would be another turn for this peer."""
+        self._pause_reading()
+        if not self._is_continue_due:
+            self._is_continue_due = True
+            self._processor.call_soon(self._continue)
+
     def _continue(self) -> None:
+        self._is_continue_due = False
         if not self._closed:
             self._handle_frames()
 

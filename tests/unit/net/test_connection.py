@@ -19,6 +19,7 @@ from ottla.base.limits import (
     FRAME_STALL_MS_MAX,
     PIPELINED_REQUESTS_MAX,
     TURN_ANSWER_BYTES_MAX,
+    TURN_REQUESTS_MAX,
     WRITE_BUFFER_BYTES_MAX,
     WRITE_STALL_MS_MAX,
 )
@@ -197,6 +198,24 @@ def test_no_more_than_so_many_requests_wait_at_once() -> None:
             server.answer()
             assert await next_answer(reader) == expected
         assert server.seen == bodies
+
+    scenario(play)
+
+
+def test_a_peer_with_thousands_of_small_requests_has_others_wait_for_some_of_them_only() -> None:
+    async def play(server: Server, reader: Any, writer: Any) -> None:
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await connected(server, 2)
+        many = [b"now %d" % number for number in range(5_000)]
+        writer.write(b"".join(framed(body) for body in many))
+        other_writer.write(framed(b"now the other"))
+        assert await next_answer(other_reader) == b"now the other"
+        assert server.seen.index(b"now the other") <= 2 * TURN_REQUESTS_MAX
+        for expected in many:
+            assert await next_answer(reader) == expected
+        writer.write(framed(b"now the last"))
+        assert await next_answer(reader) == b"now the last"
+        other_writer.close()
 
     scenario(play)
 
