@@ -1,9 +1,9 @@
 """Frames of one connection, cut out of the stream of bytes.
 
 Bytes are received into a scratch buffer that every connection of the processor shares, so an idle
-connection owns no memory. What does not make a whole frame is put aside: small pieces as they are,
-a large frame in a buffer of its own that grows with the bytes that have really come, never with
-the size that the peer declares.
+connection owns no memory. What does not make a whole frame is put aside: little as it is, more in a
+buffer of its own that grows with the bytes that have really come, never with the size that the peer
+declares.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ _unpack_size = SIZE.unpack_from
 SIZE_AND_KEY = struct.Struct(">ih")
 PRODUCE_KEY = 0
 
-# A frame above this is collected in a buffer of its own; below, copying the pieces is cheaper.
+# When so much of a frame has come, it is collected in a buffer of its own. Before, copying the
+# pieces is cheaper, and thousands of peers that send the first bytes of large frames take no more.
 OWN_BUFFER_BYTES_MIN = 32 * 1024
-OWN_BUFFER_BYTES_FIRST = 1024 * 1024
+# The room in it, in times of what has come. With less it would be copied more often, which honest
+# producers of large requests would pay for.
+OWN_BUFFER_ROOM = 8
+KEPT_BUFFER_BYTES_MAX = 2 * 1024 * 1024
 
 
 class FrameError(OttlaError):
@@ -66,7 +70,8 @@ class FrameMemory:
 
     def give_back(self, buffer: bytearray) -> None:
         self.bytes_used -= len(buffer)
-        if len(buffer) <= 2 * OWN_BUFFER_BYTES_FIRST:
+        kept_bytes = 0 if self._kept is None else len(self._kept)
+        if kept_bytes < len(buffer) <= KEPT_BUFFER_BYTES_MAX:
             self._kept = buffer
 
 
@@ -200,8 +205,8 @@ class Incoming:
         self._position = self._end = 0
         if left >= SIZE.size:
             need = SIZE.size + SIZE.unpack_from(rest)[0]
-            if need > OWN_BUFFER_BYTES_MIN and need > left:
-                own = self._memory.take(min(need, max(OWN_BUFFER_BYTES_FIRST, 2 * left)), self)
+            if OWN_BUFFER_BYTES_MIN < left < need:
+                own = self._memory.take(min(need, OWN_BUFFER_ROOM * left), self)
                 own[:left] = rest
                 self._own, self._have, self._need = own, left, need
                 return

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.net.incoming import OWN_BUFFER_BYTES_FIRST, FrameError, FrameMemory, Incoming
+from ottla.net.incoming import (
+    OWN_BUFFER_BYTES_MIN,
+    OWN_BUFFER_ROOM,
+    FrameError,
+    FrameMemory,
+    Incoming,
+)
 
 PRODUCE = b"\0\0"
 METADATA = b"\0\3"
@@ -77,11 +83,26 @@ def test_a_frame_larger_than_the_scratch_buffer_gets_memory_of_its_own() -> None
 def test_a_buffer_grows_with_what_has_come_not_with_what_is_declared() -> None:
     memory = FrameMemory(1 << 30, 1 << 30, 8 << 20)
     incoming = an_incoming(memory=memory)
-    received(incoming, [struct.pack(">i", 1 << 29) + PRODUCE + bytes(40_000)])
-    assert memory.bytes_used == OWN_BUFFER_BYTES_FIRST
+    start = struct.pack(">i", 1 << 29) + PRODUCE + bytes(40_000)
+    received(incoming, [start])
+    assert memory.bytes_used == OWN_BUFFER_ROOM * len(start)
     assert incoming.is_partial()
     incoming.release()
     assert memory.bytes_used == 0
+
+
+def test_who_has_sent_little_of_a_large_frame_takes_nothing_from_others() -> None:
+    memory = FrameMemory(64 << 20, 32 << 20, 8 << 20)
+    body = PRODUCE + bytes(range(256)) * 1200
+    start, rest = framed(body)[:3_000], framed(body)[3_000:]
+    incoming = an_incoming(memory=memory)
+    assert received(incoming, [start]) == []
+    assert memory.bytes_used == 0
+    assert incoming.is_partial()
+    assert received(incoming, [rest[:OWN_BUFFER_BYTES_MIN]]) == []
+    assert 0 < memory.bytes_used <= OWN_BUFFER_ROOM * 2 * OWN_BUFFER_BYTES_MIN
+    rest = rest[OWN_BUFFER_BYTES_MIN:]
+    assert received(incoming, [rest[:150_000], rest[150_000:]]) == [body]
 
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 0, 2**31 - 1])
@@ -98,8 +119,8 @@ def test_requests_other_than_produce_have_a_smaller_limit() -> None:
 
 
 def test_memory_for_frames_in_pieces_is_bounded_over_all_connections() -> None:
-    memory = FrameMemory(3 << 20, 32 << 20, 8 << 20)
     start = struct.pack(">i", 2 << 20) + PRODUCE + bytes(40_000)
+    memory = FrameMemory(3 * OWN_BUFFER_ROOM * len(start), 32 << 20, 8 << 20)
     held = [an_incoming(memory=memory) for _ in range(3)]
     for incoming in held:
         received(incoming, [start])
@@ -110,8 +131,8 @@ def test_memory_for_frames_in_pieces_is_bounded_over_all_connections() -> None:
 
 
 def test_who_needs_memory_may_get_that_of_another() -> None:
-    memory = FrameMemory(2 << 20, 32 << 20, 8 << 20)
     start = struct.pack(">i", 2 << 20) + PRODUCE + bytes(40_000)
+    memory = FrameMemory(2 * OWN_BUFFER_ROOM * len(start), 32 << 20, 8 << 20)
     oldest, other = an_incoming(memory=memory), an_incoming(memory=memory)
     asked: list[Incoming] = []
 
