@@ -59,9 +59,11 @@ def load_broker_config(
         properties["listeners"] = listen if "://" in listen else f"PLAINTEXT://{listen}"
     config = BrokerConfig(properties)
     check_together(config)
+    log_dirs = config.get_list("log.dirs")
+    _check_directory_names(log_dirs)
     return LoadedConfig(
         config=config,
-        log_dirs=[os.path.abspath(log_dir) for log_dir in config.get_list("log.dirs")],
+        log_dirs=[os.path.abspath(log_dir) for log_dir in log_dirs],
         warnings=[*_warnings_of_names(properties), *_warnings_of_listeners(config)],
     )
 
@@ -76,11 +78,24 @@ def read_properties(path: str) -> dict[str, str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")  # what Java takes such a file for
-    return parse_properties(text)
+    try:
+        return parse_properties(text)
+    except ConfigError as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+def _check_directory_names(log_dirs: Sequence[str]) -> None:
+    """What stands in the shell's arguments may be bytes of any encoding, and in a file anything."""
+    for log_dir in log_dirs:
+        if "\0" in log_dir or any("\ud800" <= letter <= "\udfff" for letter in log_dir):
+            raise ConfigError(
+                f"the name of a data directory has to be UTF-8 without NUL: {log_dir!a}"
+            )
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's format: comments, continued lines, escapes; the last of two equal names counts."""
+    """Java's format: comments, continued lines, escapes; the last of two equal names counts.
+    Raises ConfigError where Java would not take it."""
     properties = {}
     for line in _logical_lines(text):
         match = _ENTRY.fullmatch(line)
@@ -109,13 +124,19 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    # Java writes a letter beyond 16 bits as two escapes.
+    halves = _ESCAPE.sub(_unescaped, text).encode("utf-16-le", "surrogatepass")
+    return halves.decode("utf-16-le", "replace")
 
 
 def _unescaped(match: re.Match[str]) -> str:
     escape = match[1]
     if len(escape) > 1:
         return chr(int(escape[1:], 16))
+    if escape == "u":
+        raise ConfigError("\\u needs four hexadecimal digits behind it")
     return _ESCAPES.get(escape, escape)
 
 

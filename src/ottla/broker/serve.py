@@ -38,11 +38,11 @@ def run(
     try:
         loaded = load_broker_config(path, overrides or [], data_dir=data_dir, listen=listen)
         for warning in loaded.warnings:
-            log.warning("%s", warning)
+            log.warning("%s", _in_one_line(warning))
         uvloop.run(_serve(Node(loaded.config)))
     except (OttlaError, OSError) as refused:
         with suppress(OSError):  # a full disk may take no line any more, either
-            print(f"ottla serve: {_in_words(refused)}", file=sys.stderr)
+            print(f"ottla serve: {_in_one_line(_in_words(refused))}", file=sys.stderr)
         return 1
     return 0
 
@@ -57,6 +57,11 @@ def _in_words(refused: OttlaError | OSError) -> str:
             f"{refused}; another broker may run there: stop it, or take another port with --listen"
         )
     return str(refused)
+
+
+def _in_one_line(text: str) -> str:
+    """Names and values of a file may hold line feeds and what else a terminal would obey."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 class NothingLeftToServe(OttlaError):

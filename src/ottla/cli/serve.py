@@ -50,7 +50,8 @@ def _take(options: ServeOptions, name: str, value: str) -> bool:
         options.listen = value
     else:
         options.overrides.append(value)
-        return bool(value.partition("=")[1])
+        key, equals, _ = value.partition("=")
+        return bool(equals and key.strip())
     return True
 
 

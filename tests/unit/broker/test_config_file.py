@@ -23,6 +23,7 @@ from ottla.broker.config_file import load_broker_config, parse_properties
         ("a=x\\\\\nb=2", {"a": "x\\", "b": "2"}),
         ("a\\=b=c\\:d\ne\\ f=g", {"a=b": "c:d", "e f": "g"}),
         ("a=\\t\\n\\r\\f\\q\\u00e9", {"a": "\t\n\r\fqé"}),
+        ("a=\\ud83d\\ude00 \\ud83d", {"a": "\U0001f600 \ufffd"}),
         ("a=b=c:d", {"a": "b=c:d"}),
         ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
         ("a", {"a": ""}),
@@ -156,6 +157,22 @@ def test_a_file_that_is_not_there_and_a_directory_with_a_comma() -> None:
         load_broker_config("no/such.properties")
     with pytest.raises(ConfigError, match="a data directory cannot have a comma"):
         load_broker_config(None, data_dir="a,b")
+
+
+def test_an_escape_that_java_does_not_take_is_refused_with_the_name_of_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("log.dirs=\\u12")
+    with pytest.raises(ConfigError) as refused:
+        load_broker_config(str(path))
+    assert str(refused.value) == f"cannot read {path}: \\u needs four hexadecimal digits behind it"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\udcffb"])
+def test_a_data_directory_that_no_system_call_takes_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="has to be UTF-8 without NUL: 'a"):
+        load_broker_config(None, data_dir=name)
 
 
 def test_where_the_metrics_listener_may_be() -> None:

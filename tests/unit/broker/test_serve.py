@@ -54,6 +54,28 @@ def test_a_log_dir_that_cannot_be_used_is_told_with_the_reason(
     )
 
 
+def test_what_a_file_holds_breaks_no_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=a\\nb")
+    assert run(str(path)) == 1
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        r"ottla serve: Invalid value a\nb for configuration num.partitions: "
+        "Not a number of type INT"
+    )
+
+
+def test_names_that_are_not_known_are_told_one_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken = tmp_path / "a-file"
+    taken.touch()
+    with caplog.at_level(logging.WARNING, "ottla.broker"):
+        assert run(overrides=["no\nsetting\x1b[2J=1"], data_dir=str(taken)) == 1
+    assert caplog.messages == [r"no\nsetting\x1b[2J is no setting of the broker and is ignored"]
+
+
 def test_a_port_that_is_taken_is_told_with_a_way_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,7 @@ def test_plain_arguments(arguments: str, options: ServeOptions) -> None:
         "--data",
         "--data --listen x",
         "--override a",
+        "--override =a",
         "--nothing",
         "--data=",
     ],
