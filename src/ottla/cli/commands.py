@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 import ottla
 from ottla.cli.output import until_nobody_reads
+from ottla.cli.words import check_unicode
 
 MODULES = {
     "serve": "ottla.cli.serve_command",
@@ -27,6 +28,7 @@ MODULES = {
     "pipeline": "ottla.cli.pipeline",
     "demo": "ottla.cli.demo",
 }
+NAMES_ONLY = ("topic", "group", "config", "txn", "explain")
 
 
 class CommandsOnDemand(TyperGroup):
@@ -84,5 +86,18 @@ def describe(
     """
 
 
+def _check_names(arguments: list[str]) -> None:
+    """Where all that can be said is names, there is nothing but UTF-8: a broker would be asked for
+    what the protocol cannot say. Other commands take the bytes of records and files, too."""
+    if arguments[:1] and arguments[0] in NAMES_ONLY:
+        for argument in arguments:
+            try:
+                check_unicode(argument)
+            except ValueError as refused:
+                sys.stderr.write(f"ottla {arguments[0]}: {refused}\n")
+                raise SystemExit(2) from refused
+
+
 def run(arguments: list[str]) -> None:
+    _check_names(arguments)
     typer.main.get_command(app).main(arguments, prog_name="ottla")

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 AGO = re.compile(r"-(\d+)(ms|s|m|h|d)")
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -61,7 +62,7 @@ def parse_position(text: str, now_ms: int) -> Position:
 def _parse_time(text: str, now_ms: int) -> int:
     # Eight digits are a date in ISO's short form: nobody means the first morning of 1970.
     if re.fullmatch(r"\d+", text, re.ASCII) and len(text) != len("20260131"):
-        return int(text)
+        return _in_the_calendar(int(text), text)
     ago = AGO.fullmatch(text)
     if ago is not None:
         return max(0, now_ms - int(ago[1]) * UNIT_MS[ago[2]])
@@ -73,6 +74,12 @@ def _parse_time(text: str, now_ms: int) -> int:
             f"{text!r} is no time: give milliseconds since 1970, an ISO date and time such as"
             " 2026-01-31T08:00:00Z, or -15m for so long ago"
         ) from cause
+
+
+def _in_the_calendar(time_ms: int, text: str) -> int:
+    if time_ms > TIME_MS_MAX:
+        raise ValueError(f"{text!r} is no time: it is behind the year 9999")
+    return time_ms
 
 
 def start_offset(position: Position, earliest: int, latest: int, by_time: int | None) -> int:

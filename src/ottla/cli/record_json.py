@@ -15,6 +15,7 @@ import json
 from typing import Any
 
 from ottla.cli.model import ReceivedRecord, RecordToSend
+from ottla.cli.words import check_unicode
 
 KNOWN_NAMES = frozenset(
     ("topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "headers")
@@ -87,16 +88,20 @@ def _bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     # An object or a number as the value is what people have in their files; they mean its JSON.
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _headers_of(value: Any) -> list[tuple[str, bytes | None]]:
     if value is None:
         return []
     if isinstance(value, dict):
-        return [(name, _bytes_of({"value": one}, "value")) for name, one in value.items()]
+        value = list(value.items())
     if isinstance(value, list):
-        return [_header_of(item) for item in value]
+        headers = [_header_of(item) for item in value]
+        for name, _ in headers:
+            check_unicode(name)
+        return headers
     raise ValueError('headers should be {"name": "value"} or [{"key": "name", "value": "value"}]')
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ottla.cli.model import Headers, RecordToSend
 from ottla.cli.record_json import parse_record_line
+from ottla.cli.words import check_unicode
 
 ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
 ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\"}
@@ -68,6 +69,7 @@ def parse_header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name:
         raise ValueError(f"{text!r} has no name: it should look like name=value")
+    check_unicode(name)
     return name, value.encode("utf-8", "surrogateescape") if equals else None
 
 

@@ -32,6 +32,10 @@ from ottla.protocol.error_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PA
 
 app = command_group("Create, see, change and delete topics.")
 
+# What the protocol has room for.
+PARTITIONS_MAX = BROKER_ID_MAX = 2**31 - 1
+REPLICATION_FACTOR_MAX = 2**15 - 1
+
 Configs = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="KEY=VALUE", help="A topic setting; repeatable."),
@@ -44,10 +48,20 @@ def create(
     *,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, metavar="N", help="[default: the broker's]"),
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=1,
+            max=PARTITIONS_MAX,
+            metavar="N",
+            help="[default: the broker's]",
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="[default: the broker's]")
+        int | None,
+        typer.Option(
+            min=1, max=REPLICATION_FACTOR_MAX, metavar="N", help="[default: the broker's]"
+        ),
     ] = None,
     replica_assignment: Annotated[
         str | None,
@@ -164,7 +178,10 @@ def alter(
     name: Topic,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", help="The new number.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=PARTITIONS_MAX, metavar="N", help="The new number."
+        ),
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
@@ -322,6 +339,10 @@ def parse_assignment(text: str) -> list[list[int]]:
         raise typer.BadParameter(
             f"{text!r} should look like 1:2,2:3", param_hint="--replica-assignment"
         ) from cause
+    if max(max(replicas) for replicas in assignment) > BROKER_ID_MAX:
+        raise typer.BadParameter(
+            f"{text!r}: no broker has such an id", param_hint="--replica-assignment"
+        )
     if len({len(replicas) for replicas in assignment}) != 1:
         raise typer.BadParameter(
             "every partition needs the same number of replicas", param_hint="--replica-assignment"

@@ -46,7 +46,12 @@ def list_transactions(
     ] = None,
     producer_id: Annotated[
         list[int] | None,
-        typer.Option(metavar="ID", help="Only those of this producer id; repeatable."),
+        typer.Option(
+            min=0,
+            max=2**63 - 1,
+            metavar="ID",
+            help="Only those of this producer id; repeatable.",
+        ),
     ] = None,
     longer_than: Annotated[
         str | None,

@@ -21,6 +21,13 @@ def printable(text: str) -> str:
     )
 
 
+def check_unicode(text: str) -> None:
+    """Names go to brokers as UTF-8. Raises ValueError for one that a shell passed as other
+    bytes, or that JSON wrote as half a letter."""
+    if any("\ud800" <= one <= "\udfff" for one in text):
+        raise ValueError(f"{printable(text)} is no UTF-8")
+
+
 def time_of(timestamp_ms: int) -> str:
     if timestamp_ms < 0:
         return "-"

@@ -126,6 +126,17 @@ def test_no_command_is_forgotten_here() -> None:
         ("topic list --output xml", "xml"),
         ("topic list --bootstrap-server host:port", "should look like 127.0.0.1:9092"),
         ("topic list --bootstrap-server ::1", "should look like 127.0.0.1:9092"),
+        ("topic create t --partitions 2147483648", "less than or equal to 2147483647"),
+        ("topic create t --replication-factor 32768", "less than or equal to 32767"),
+        ("topic create t --replica-assignment 2147483648", "no broker has such an id"),
+        ("topic alter t --partitions 2147483648", "less than or equal to 2147483647"),
+        ("txn list --producer-id 9223372036854775808", "less than or equal to"),
+        ("consume t --from @9999999999999999999", "behind the year 9999"),
+        ("topic records t --delete-before @9999999999999999999", "behind the year 9999"),
+        ("group reset g -t t --to-datetime 9999999999999999999", "behind the year 9999"),
+        ("topic create t\udcff", "t\\udcff is no UTF-8"),
+        ("group delete t\udcff", "t\\udcff is no UTF-8"),
+        ("produce t -H n\udcff=v", "n\\udcff is no UTF-8"),
     ],
 )
 def test_wrong_usage(arguments: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:

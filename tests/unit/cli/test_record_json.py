@@ -55,6 +55,7 @@ def test_round_trip(
         ('{"value": "é"}'.encode(), None, "é".encode()),
         (b'{"value": {"a": [1, 2.5, null]}}', None, b'{"a":[1,2.5,null]}'),
         (b'{"key": 17, "value": true}', b"17", b"true"),
+        (b'{"key": "\\ud800", "value": ["\\ud800"]}', b"\xed\xa0\x80", b'["\xed\xa0\x80"]'),
     ],
 )
 def test_what_people_write(line: bytes, key: bytes | None, value: bytes | None) -> None:
@@ -94,6 +95,7 @@ def test_headers_in_any_of_their_forms(headers: str) -> None:
         (b'{"headers": 1}', "headers should be"),
         (b'{"headers": [1]}', "a header should be"),
         (b'{"headers": [{"value": "1"}]}', "a header should be"),
+        (b'{"headers": {"\\ud800": "1"}}', r"\\ud800 is no UTF-8"),
     ],
 )
 def test_a_mistake_is_named(line: bytes, reason: str) -> None:
