@@ -126,10 +126,17 @@ Found = Batch | Record | OffsetEntry | TimeEntry | AbortedTransaction | Producer
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or those of a partition's directory that can be dumped."""
+    """The file itself, or those of a partition's directory that can be dumped; raises Failure where
+    there are none: whoever gives the data directory must not read silence as `no problem`."""
     if not path.is_dir():
         return [path]
-    return sorted(one for one in path.iterdir() if kind_of(one) is not None)
+    try:
+        found = sorted(one for one in path.iterdir() if kind_of(one) is not None)
+    except OSError as cause:
+        raise Failure(f"{path} cannot be read: {cause.strerror}") from cause
+    if not found:
+        raise Failure(f"{path} has no files of a log: give the directory of a partition")
+    return found
 
 
 def kind_of(path: Path) -> str | None:

@@ -81,6 +81,19 @@ def problems(path: Path, *, with_records: bool = False) -> list[str]:
     return [f"{one.position}: {one.reason}" for one in found if isinstance(one, Problem)]
 
 
+def test_a_directory_without_files_of_a_log_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "meta.properties").touch()
+    (tmp_path / "orders-0").mkdir()
+    assert main.run(["log", "dump", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"ottla: {tmp_path} has no files of a log: give the directory of a partition\n"
+    )
+
+
 def test_batches_as_they_are(directory: Path) -> None:
     first, second, third = dump(directory / f"{NAME}.log", with_records=False)
     assert isinstance(first, Batch)
