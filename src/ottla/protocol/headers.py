@@ -60,7 +60,8 @@ def read_request_header(frame: memoryview) -> RequestHeader:
             position += length
             if position > len(frame):
                 raise MalformedRequest(f"a client id of {length} bytes in a frame of {len(frame)}")
-            client_id = str(frame[10:position], "utf-8")
+            # A label, in whatever encoding its owner's terminal has; Kafka replaces, too.
+            client_id = str(frame[10:position], "utf-8", "replace")
         elif length != -1:
             raise MalformedRequest(f"a client id of {length} bytes")
         if version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER_FLEXIBLE):

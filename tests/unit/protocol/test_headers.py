@@ -80,6 +80,12 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
     assert bytes(frame[header.body_position :]) == b"body"
 
 
+def test_a_client_id_that_is_no_utf8_is_taken_as_kafka_does() -> None:
+    header = read_request_header(memoryview(FIXED + b"\0\6M\xfcller\0" + b"body"))
+    assert header.client_id == "M\ufffdller"
+    assert header.body_position == len(FIXED) + 9
+
+
 @pytest.mark.parametrize(
     "frame",
     [
@@ -89,7 +95,6 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
         FIXED + b"\x80\0\0",
         FIXED + b"\0\5abc\0",  # longer than the frame
         FIXED + b"\x7f\xff\0",
-        FIXED + b"\0\1\xff\0",  # no UTF-8
         FIXED + b"\0\1a",  # no tagged section
         FIXED + b"\0\1a\1",
         FIXED + b"\0\1a\1\0\5ab",
