@@ -17,7 +17,7 @@ from ottla.base.errors import ConfigError
 from ottla.metadata.configs import replica_selectors
 from ottla.metadata.configs.broker_config import BrokerConfig, check_together
 from ottla.metadata.configs.definitions import BROKER, find_broker_definition
-from ottla.metadata.configs.listeners import is_loopback, parse_listeners
+from ottla.metadata.configs.listeners import address_of, is_loopback, parse_listeners
 from ottla.metadata.configs.reasons import JAVA
 
 # Settings of plug-ins have names that only the plug-in knows; Kafka tells them by these prefixes.
@@ -160,8 +160,9 @@ def _nearest(name: str) -> str:
 def _warnings_of_listeners(config: BrokerConfig) -> Iterator[str]:
     for spec in parse_listeners(config).listening:
         if not is_loopback(spec.host):
+            where = address_of(spec.host or "every address", spec.port)
             yield (
-                f"listener {spec.name} on {spec.host or 'every address'}:{spec.port} is open to "
+                f"listener {spec.name} on {where} is open to "
                 "other machines, without authentication and encryption: whoever reaches it can "
                 "read and delete everything"
             )

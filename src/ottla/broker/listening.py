@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.base.errors import ConfigError
 from ottla.base.limits import REQUEST_MEMORY_BYTES_MAX
 from ottla.metadata.configs.broker_config import BrokerConfig, connections_per_ip_overrides
-from ottla.metadata.configs.listeners import ListenerSpec, parse_listeners
+from ottla.metadata.configs.listeners import ListenerSpec, address_of, parse_listeners
 from ottla.net.acceptor import Acceptor, ConnectionLimits
 from ottla.net.incoming import FrameMemory
 from ottla.net.lookout import Lookout
@@ -108,7 +108,7 @@ class Listening:
             return acceptor.bind(spec.host, spec.port, backlog, buffers)
         except OSError as refused:
             raise ConfigError(
-                f"cannot listen on {spec.host}:{spec.port}: {refused.strerror}"
+                f"cannot listen on {address_of(spec.host, spec.port)}: {refused.strerror}"
             ) from refused
 
     def _connections_per_address_max(self, address: str) -> int:

@@ -29,6 +29,7 @@ from ottla.broker.stores import OpenStore, check_identity, open_store
 from ottla.log.log_dir import LogDir
 from ottla.metadata import nodes
 from ottla.metadata.configs.broker_config import BrokerConfig
+from ottla.metadata.configs.listeners import address_of
 from ottla.metadata.store import StoreRefused
 from ottla.runtime.clocks import SystemClock
 from ottla.runtime.handler_pool import HandlerPool
@@ -269,7 +270,7 @@ class Node:
         return "; ".join(f"{one.path}: {one.error}" for one in failed)
 
     def greeting(self) -> str:
-        where = ", ".join(f"{host}:{port}" for host, port in self.listening.bound)
+        where = ", ".join(address_of(host, port) for host, port in self.listening.bound)
         return f"ottla {__version__} listening on {where} (node {self.broker_id})"
 
 

@@ -37,6 +37,11 @@ class Listeners:
     inter_broker_name: str
 
 
+def address_of(host: str, port: int) -> str:
+    """As it is written in a URL, and understood again: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def parse_listeners(config: BrokerConfig, *, host_name: str = "localhost") -> Listeners:
     """Raises ConfigError. `host_name` is advertised where an address leaves the host open."""
     protocols = _protocols(config)

@@ -9,7 +9,13 @@ import pytest
 
 from ottla.base.errors import ConfigError
 from ottla.metadata.configs.broker_config import BrokerConfig
-from ottla.metadata.configs.listeners import Listeners, ListenerSpec, is_loopback, parse_listeners
+from ottla.metadata.configs.listeners import (
+    Listeners,
+    ListenerSpec,
+    address_of,
+    is_loopback,
+    parse_listeners,
+)
 
 MAP = "listener.security.protocol.map"
 LOCAL = "PLAINTEXT://127.0.0.1:9092"
@@ -202,3 +208,13 @@ def test_what_only_this_machine_can_reach() -> None:
         assert is_loopback(host)
     for host in ("", "0.0.0.0", "10.0.0.1", "127.evil.example", "localhost.example"):
         assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("::1", "[::1]:9092"), ("127.0.0.1", "127.0.0.1:9092"), ("", ":9092")],
+)
+def test_an_address_that_is_told_can_be_given_again(host: str, address: str) -> None:
+    assert address_of(host, 9092) == address
+    config = BrokerConfig({"listeners": f"PLAINTEXT://{address_of(host, 9092)}"})
+    assert parse_listeners(config).listening[0].host == host
