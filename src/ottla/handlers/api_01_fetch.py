@@ -58,6 +58,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_HINTS = 16
 
 WITHOUT_ABORTED = frozenset({UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION})
+UNKNOWN = frozenset({UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION})
 
 ReadTopics = list[tuple[PartitionKey, SessionPartition, FetchedPartition]]
 
@@ -144,8 +145,11 @@ class _Fetch(FetchWait):
             fetched = self._read_one(wanted, partition, self._bytes_max - self.bytes_read)
             if fetched.records is not None:
                 self.bytes_read += fetched.records.size
+            # What nobody knows is told when the others are, as by Kafka: told at once it would have
+            # its reader ask again and again without a pause, for as long as it has not noticed.
+            is_unknown = partition is None and fetched.error_code in UNKNOWN
             if (
-                fetched.error_code != NONE
+                (fetched.error_code != NONE and not is_unknown)
                 or fetched.diverging_epoch is not None
                 or fetched.preferred_read_replica != NO_PREFERENCE
             ):
@@ -262,7 +266,7 @@ class _Fetch(FetchWait):
             self._urgent
             or self._bytes_for_min >= self.request.min_bytes
             or self.request.max_wait_ms <= 0
-            or not self.answer.partitions
+            or all(partition is None for partition in self._found)
         )
 
     def reply(self) -> Reply:
@@ -282,7 +286,6 @@ class _Fetch(FetchWait):
     # -- waiting ----------------------------------------------------------------------------
 
     def park(self) -> Deferred[Reply | None]:
-        # Each was found, or there would have been an error to tell.
         found = [partition for partition in self._found if partition is not None]
         missing_bytes = self.request.min_bytes - self._bytes_for_min
         return self.wait(self.context.services, found, missing_bytes, self.request.max_wait_ms)

@@ -4,6 +4,7 @@ Method: the handler over a real replica that leads or follows, with followers th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ottla.protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_LEADER_EPOCH,
     UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.replication import follower_log
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
@@ -40,7 +42,9 @@ def fetch(
     isolation_level: int = 0,
     max_bytes: int = 1 << 20,
     partition_bytes: int = 1 << 20,
+    also: Sequence[int] = (),
 ) -> Any:
+    """`also`: more partitions, named before that of `index`."""
     return broker.ask(
         api_01_fetch,
         version,
@@ -57,13 +61,14 @@ def fetch(
                 "topic_id": TOPIC_ID,
                 "partitions": [
                     {
-                        "partition": index,
+                        "partition": asked,
                         "current_leader_epoch": epoch,
                         "fetch_offset": offset,
                         "last_fetched_epoch": last_epoch,
                         "log_start_offset": -1,
                         "partition_max_bytes": partition_bytes,
                     }
+                    for asked in (*also, index)
                 ],
             }
         ],
@@ -126,6 +131,32 @@ def test_a_partition_that_is_not_known_has_no_aborted_transactions(version: int)
     assert (unknown.error_code, unknown.aborted_transactions) == (3, [])
     beyond = of_one(fetch(ClusterBroker(), 99, version=version))
     assert (beyond.error_code, beyond.aborted_transactions) == (1, None)
+
+
+def test_what_nobody_knows_is_told_with_what_is_waited_for() -> None:
+    """Told at once it would be asked for again at once, and again."""
+    broker = ClusterBroker()
+    waiting = fetch(broker, also=[9], wait_ms=500)
+    assert isinstance(waiting, Deferred)
+    broker.time.advance(499)
+    assert not waiting.done
+    broker.time.advance(1)
+    [told] = decoded(waiting.result(), 1, 17).responses
+    codes = {partition.partition_index: partition.error_code for partition in told.partitions}
+    assert codes == {9: UNKNOWN_TOPIC_OR_PARTITION, 0: 0}
+
+
+def test_what_nobody_knows_is_waited_for_by_nobody() -> None:
+    told = of_one(fetch(ClusterBroker(), index=9, wait_ms=500))
+    assert told.error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_what_can_not_be_read_is_told_at_once() -> None:
+    [told] = fetch(ClusterBroker(), 99, also=[9], wait_ms=500).responses
+    assert [partition.error_code for partition in told.partitions] == [
+        UNKNOWN_TOPIC_OR_PARTITION,
+        OFFSET_OUT_OF_RANGE,
+    ]
 
 
 @pytest.mark.parametrize("level", [-1, 2])
