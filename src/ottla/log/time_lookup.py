@@ -98,14 +98,13 @@ class TimeLookup:
         """For the first record with the largest timestamp of all; none if that is not below
         `upper_bound`.
 
-        As with Kafka it may be below the log start, for as long as its segment is there: none would
-        say that the log is empty."""
+        As with Kafka it may be below the log start, for as long as its segment is there, and of
+        records without a time it is the first one: none would say that the log is empty."""
         latest: Segment | None = None
         with storing(self._directory, "read"):
             for segment in self._segments:
                 segment.load_times(segment.open_file())
-                largest_yet = -1 if latest is None else latest.max_timestamp
-                if segment.max_timestamp > largest_yet:
+                if latest is None or segment.max_timestamp > latest.max_timestamp:
                     latest = segment
             if latest is None:
                 return TimeSearch(self._directory, [], 0, 0, upper_bound)

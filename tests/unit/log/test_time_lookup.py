@@ -73,6 +73,18 @@ def test_of_equal_timestamps_the_first_counts() -> None:
         assert world.log.times().latest(4).run() == (9, 1, 0)
 
 
+@pytest.mark.parametrize("segment_bytes", [10**6, 100])
+@pytest.mark.parametrize("restart", [False, True])
+def test_of_records_without_a_time_the_first_counts(segment_bytes: int, restart: bool) -> None:
+    world = World(config=LogConfig(segment_bytes=segment_bytes))
+    world.open()
+    for _ in range(3):
+        world.append(build_batch([RecordToWrite(-1, None, b"v")] * 2))
+    log = world.reopen_cleanly() if restart else world.log
+    assert log.times().latest(6).run() == (-1, 0, 0)
+    assert log.times().first_since(0, 6).run() is None
+
+
 def test_the_largest_timestamp_is_told_for_as_long_as_its_segment_is_there() -> None:
     """Kafka does not ask whether the record is below the log start, and neither do its clients:
     none would mean that the log is empty."""
