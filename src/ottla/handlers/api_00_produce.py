@@ -40,6 +40,7 @@ from ottla.protocol.error_codes import (
     CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
+    INVALID_REQUEST,
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
@@ -62,6 +63,10 @@ from ottla.protocol.produce import (
 )
 from ottla.records.batch_header import (
     ATTRIBUTES,
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    MAGIC_POSITION,
+    MAGIC_V2,
     PRODUCER_EPOCH,
     PRODUCER_ID,
     TRANSACTIONAL_MASK,
@@ -99,8 +104,11 @@ Waiting = tuple[list[Produced], int, Partition, Validated, int]
 def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None] | None:
     request = read_produce_request(context.api_version, body)
     is_alone = len(request.topics) == 1 and len(request.topics[0][2]) == 1
+    is_forbidden = request.transactional_id is None and _is_transactional(request)
     if not is_alone:
         request.topics = _each_once(request.topics)
+    if is_forbidden:
+        return _finish(context, request, _refuse_all(request))
     if not -1 <= request.acks <= 1:
         return _finish(context, request, _refuse_acks(context.services.image, request))
     work = _Work(context, request)
@@ -110,6 +118,27 @@ def handle(context: Context, body: memoryview) -> Reply | Deferred[Reply | None]
     if work.pending == 0:
         return _finish(context, request, work.results)
     return work.answer
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any of its batches belongs to a transaction."""
+    return any(
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK
+        and records[MAGIC_POSITION] == MAGIC_V2
+        for _, _, partitions in request.topics
+        for _, records in partitions
+    )
+
+
+def _refuse_all(request: ProduceRequest) -> list[list[Produced]]:
+    """Nobody may write to a transaction without naming it; and as in Kafka nothing of the request
+    is stored then, not even what belongs to none."""
+    return [
+        [_failed(index, TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for index, _ in partitions]
+        for _, _, partitions in request.topics
+    ]
 
 
 def _each_once(topics: list[ProducedTopic]) -> list[ProducedTopic]:
@@ -327,7 +356,7 @@ class _Work:
         if not header[ATTRIBUTES] & TRANSACTIONAL_MASK:
             self._append(row, place, partition, validated)
         elif not self.request.transactional_id:
-            row[place] = _failed(partition.partition, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            row[place] = _failed(partition.partition, INVALID_REQUEST)  # an empty one is no name
         elif is_in_transaction(partition, header):
             self._append(row, place, partition, validated)
         else:

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.base.deferred import Deferred
 from ottla.handlers import api_00_produce
+from ottla.handlers.reply import CloseConnection
 from ottla.protocol.error_codes import (
     INVALID_RECORD,
     INVALID_REQUIRED_ACKS,
@@ -21,9 +22,10 @@ from ottla.protocol.error_codes import (
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.records.batch_header import read_header
+from ottla.records.batch_header import MAGIC_POSITION, read_header
 from tests.unit.handlers.cluster_fakes import ClusterBroker, decoded
 from tests.unit.log.world import NOW_MS, batch
 from tests.unit.replication.replicas import TOPIC_ID
@@ -260,6 +262,43 @@ def test_of_a_partition_that_is_named_twice_the_last_batch_counts(
     assert told(topic(batch(1), b"broken")) == (INVALID_RECORD, -1, 4)
     assert told(topic(batch(1), batch(1)), acks=2) == (INVALID_REQUIRED_ACKS, -1, 4)
     assert told(topic(), topic(batch(1))) == (NONE, 4, 5)
+
+
+def ask(broker: ClusterBroker, version: int, acks: int, name: str, batches: list[bytes]) -> Any:
+    """One batch for each partition, and no transactional id."""
+    data = [{"index": index, "records": records} for index, records in enumerate(batches)]
+    topic = {"name": name, "topic_id": TOPIC_ID, "partition_data": data}
+    return broker.ask(
+        api_00_produce,
+        version,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[topic],
+    )
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+@pytest.mark.parametrize("acks", [1, -1, 2])
+def test_with_a_batch_of_a_transaction_that_is_not_named_nothing_is_stored(
+    broker: ClusterBroker, version: int, acks: int
+) -> None:
+    batches = [batch(), batch(producer_id=7, transactional=True)]
+    for wanted in (batches, batches[::-1], batches[1:]):
+        [topic] = ask(broker, version, acks, "topic", wanted).responses
+        told = [(one.error_code, one.log_start_offset) for one in topic.partition_responses]
+        assert told == [(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)] * len(wanted)
+    with pytest.raises(CloseConnection):
+        ask(broker, version, 0, "topic", batches)
+    assert broker.replica.log.log_end_offset == 0
+
+
+def test_what_is_no_batch_belongs_to_no_transaction(broker: ClusterBroker) -> None:
+    """Where the attributes of a batch are, older formats have a part of the time."""
+    older = bytearray(batch(producer_id=7, transactional=True))
+    older[MAGIC_POSITION] = 1
+    for broken in (bytes(older), bytes(older[:20])):
+        assert of_one(produce(broker, records=broken)).error_code == INVALID_RECORD
 
 
 def test_a_topic_without_partitions_is_not_told(broker: ClusterBroker) -> None:

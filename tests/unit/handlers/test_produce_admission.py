@@ -143,7 +143,7 @@ def test_a_request_without_transactional_id_writes_to_no_transaction(
     setting.produce(version)
     setting.coordinator.say(version)
     assert code_of(setting.produce(version, 1, transactional_id=None), version) == 53
-    assert code_of(setting.produce(version, 1, transactional_id=""), version) == 53
+    assert code_of(setting.produce(version, 1, transactional_id=""), version) == 42
     assert setting.end_offset() == 1 and not setting.coordinator.asked
     assert code_of(setting.produce(version, 1), version) == 0
 
