@@ -318,12 +318,14 @@ class _Work:
         self._append_if_admitted(row, place, partition, validated)
 
     def _refusal(self, partition: Partition | None, name: str, index: int) -> int:
-        if name in topic_names.INTERNAL:
-            return INVALID_TOPIC_EXCEPTION
+        is_internal = name in topic_names.INTERNAL
         if partition is None:
             topic = self.context.services.image.topics.get(name)
-            known = topic is not None and index in topic.partitions
-            return NOT_LEADER_OR_FOLLOWER if known else UNKNOWN_TOPIC_OR_PARTITION
+            if topic is None or index not in topic.partitions:
+                return UNKNOWN_TOPIC_OR_PARTITION
+            return INVALID_TOPIC_EXCEPTION if is_internal else NOT_LEADER_OR_FOLLOWER
+        if is_internal:
+            return INVALID_TOPIC_EXCEPTION
         code = partition.check_leader(-1)
         if code == NONE and self.request.acks == -1 and not partition.has_enough_in_sync():
             return NOT_ENOUGH_REPLICAS

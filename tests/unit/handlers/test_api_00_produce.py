@@ -16,6 +16,7 @@ from ottla.handlers.reply import CloseConnection
 from ottla.protocol.error_codes import (
     INVALID_RECORD,
     INVALID_REQUIRED_ACKS,
+    INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
     NONE,
     NOT_ENOUGH_REPLICAS,
@@ -299,6 +300,18 @@ def test_what_is_no_batch_belongs_to_no_transaction(broker: ClusterBroker) -> No
     older[MAGIC_POSITION] = 1
     for broken in (bytes(older), bytes(older[:20])):
         assert of_one(produce(broker, records=broken)).error_code == INVALID_RECORD
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_an_internal_topic_is_refused_where_it_is(broker: ClusterBroker, version: int) -> None:
+    def told() -> list[int]:
+        [topic] = ask(broker, version, 1, "__consumer_offsets", [batch()] * 3).responses
+        return [one.error_code for one in topic.partition_responses]
+
+    assert told() == [UNKNOWN_TOPIC_OR_PARTITION] * 3
+    topics = {"__consumer_offsets": broker.image.topics["topic"]}
+    broker.services.image = replace(broker.image, topics=topics)
+    assert told() == [*[INVALID_TOPIC_EXCEPTION] * 2, UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_topic_without_partitions_is_not_told(broker: ClusterBroker) -> None:
