@@ -18,7 +18,14 @@ from ottla.handlers.context import Context, Services
 from ottla.handlers.controller_answer import Fields
 from ottla.handlers.reply import Part, Reply
 from ottla.metadata import topic_names
-from ottla.metadata.config_control import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.config_control import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    broker_id_in,
+)
 from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.configs.describe import (
     DescribedConfig,
@@ -191,12 +198,7 @@ def _describe(
 def _check_broker(broker_id: int, name: str) -> None:
     if not name:
         return
-    try:
-        named = int(name)
-    except ValueError as cause:
-        message = f"Broker id must be an integer, but it is: {name}"
-        raise ProtocolError(INVALID_REQUEST, message) from cause
-    if named != broker_id:
+    if broker_id_in(name, "Broker") != broker_id:
         message = f"Unexpected broker id, expected {broker_id} or empty string, but received {name}"
         raise ProtocolError(INVALID_REQUEST, message)
 

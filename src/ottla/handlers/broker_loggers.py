@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 from ottla.base.errors import ProtocolError
 from ottla.handlers.controller_answer import Fields
+from ottla.metadata.config_control import broker_id_in
 from ottla.metadata.configs.alter import APPEND, DELETE, SET, SUBTRACT, Operation
 from ottla.metadata.controller import ConfigChange, ConfigResult
 from ottla.protocol.error_codes import INVALID_CONFIG, INVALID_REQUEST
@@ -37,7 +38,7 @@ def check_broker_id(broker_id: int, name: str) -> None:
     """For a description; a change is refused in other words, as in Kafka."""
     if not name:
         raise ProtocolError(INVALID_REQUEST, "Broker id must not be empty")
-    if _number(name, "Broker") != broker_id:
+    if broker_id_in(name, "Broker") != broker_id:
         message = f"Unexpected broker id, expected {broker_id} but received {name}"
         raise ProtocolError(INVALID_REQUEST, message)
 
@@ -82,7 +83,7 @@ def alter(
 def _check_change(broker_id: int, change: ConfigChange, times: int) -> None:
     if times > 1:
         raise ProtocolError(INVALID_REQUEST, "Each resource must appear at most once.")
-    if _number(change.resource_name, "Node") != broker_id:
+    if broker_id_in(change.resource_name, "Node") != broker_id:
         message = f"Unexpected node id. Expected {broker_id}, but received {change.resource_name}"
         raise ProtocolError(INVALID_REQUEST, message)
     names = [name for name, _, _ in change.operations]
@@ -136,11 +137,3 @@ def _level_name(level: int) -> str:
     """The name of the highest level that is not above this one."""
     fitting = [known for known in _NAMES if known <= level]
     return _NAMES[max(fitting)] if fitting else "TRACE"
-
-
-def _number(name: str, what: str) -> int:
-    try:
-        return int(name)
-    except ValueError as cause:
-        message = f"{what} id must be an integer, but it is: {name}"
-        raise ProtocolError(INVALID_REQUEST, message) from cause

@@ -7,6 +7,7 @@ changes some. Loggers are no metadata: their handler sees to them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from ottla.metadata.store import Check, Operation, Write
 from ottla.protocol.error_codes import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+_BROKER_ID = re.compile(r"[+-]?[0-9]{1,40}")
 
 Validate = Callable[[Mapping[str, str]], None]
 
@@ -182,14 +185,19 @@ def _broker(image: MetadataImage, broker: ThisBroker, name: str, named: list[str
 
 def check_broker_id(expected: int, name: str) -> None:
     """A broker's settings are changed at that broker; clients know and go there."""
-    try:
-        broker_id = int(name)
-    except ValueError as cause:
-        message = f"Node id must be an integer, but it is: {name}"
-        raise ProtocolError(INVALID_REQUEST, message) from cause
-    if broker_id != expected:
+    if broker_id_in(name, "Node") != expected:
         message = f"Unexpected broker id, expected {expected}, but received {name}"
         raise ProtocolError(INVALID_REQUEST, message)
+
+
+def broker_id_in(name: str, what: str) -> int:
+    """Only digits are a number here, as in Java: Python takes blanks and underscores, too, and
+    settings of a broker " 0" are settings of nobody."""
+    if _BROKER_ID.fullmatch(name):
+        number = int(name)
+        if -(1 << 31) <= number < 1 << 31:
+            return number
+    raise ProtocolError(INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}")
 
 
 def _client_metrics(image: MetadataImage, name: str) -> _Resource:

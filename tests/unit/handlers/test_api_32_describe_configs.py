@@ -190,3 +190,13 @@ def test_topics_that_are_alike_cost_little() -> None:
 def test_an_answer_that_no_client_takes_is_not_made() -> None:
     with pytest.raises(CloseConnection, match="more than 134,217,728 bytes"):
         describe_many(FakeServices(), [(4, "1", None)] * 100_000)
+
+
+@pytest.mark.parametrize("kind", [4, 8])
+@pytest.mark.parametrize("written", [" {}", "{} ", "{}_0", "0x{}", "1" * 12])
+def test_only_digits_are_the_id_of_a_broker(kind: int, written: str) -> None:
+    services = FakeServices()
+    name = written.format(services.broker_id)
+    told = describe(services, VERSIONS[-1], kind, name)
+    refused = f"Broker id must be an integer, but it is: {name}"
+    assert (told["error_code"], told["error_message"], told["configs"]) == (42, refused, [])

@@ -23,7 +23,7 @@ from tests.unit.handlers.fakes import FakeServices, ask, create_topic, versions_
 
 VERSIONS = versions_of(module)
 SET, DELETE, APPEND = 0, 1, 2
-TOPIC, LOGGER = 2, 8
+TOPIC, BROKER, LOGGER = 2, 4, 8
 Operation = tuple[str, int, str | None]
 
 
@@ -164,3 +164,20 @@ def test_a_store_that_fails(logger: logging.Logger) -> None:
     )
     assert codes == [KAFKA_STORAGE_ERROR] * 2
     assert logger.level == logging.NOTSET
+
+
+@pytest.mark.parametrize("written", [" {}", "{} ", "{}_0", "0x{}", "{}.0", "", "1" * 12])
+def test_only_digits_are_the_id_of_a_broker(written: str) -> None:
+    """Told as done, the settings of a broker " 1" would be in effect nowhere."""
+    services = FakeServices()
+    name = written.format(services.broker_id)
+    refused = f"Node id must be an integer, but it is: {name}"
+    for kind, key, value in ((BROKER, "log.retention.ms", "5000"), (LOGGER, "root", "INFO")):
+        if kind == BROKER and not name:
+            continue  # all brokers
+        config = {"name": key, "config_operation": SET, "value": value}
+        asked = {"resource_type": kind, "resource_name": name, "configs": [config]}
+        answer = ask(services, module, VERSIONS[-1], resources=[asked], validate_only=False)
+        (told,) = answer["responses"]
+        assert (told["error_code"], told["error_message"]) == (INVALID_REQUEST, refused)
+    assert services.image.broker_configs == {}
