@@ -183,7 +183,9 @@ class _Answer:
             code = code_without_topic(name)
             if code == UNKNOWN_TOPIC_OR_PARTITION:
                 missing.append(name)
-            failed.append(self.pieces.encode(_failed(name, NULL_UUID, code, self._operations)))
+            told = _failed(name, NULL_UUID, code, self._operations)
+            told["is_internal"] = name in topic_names.INTERNAL
+            failed.append(self.pieces.encode(told))
         self.topics += failed
         return missing
 

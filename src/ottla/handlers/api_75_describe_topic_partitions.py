@@ -121,4 +121,5 @@ class _Page:
 
 
 def _unknown(name: str) -> Fields:
-    return _without_partitions(name, code_without_topic(name), authorized_operations.ON_TOPIC)
+    told = _without_partitions(name, code_without_topic(name), authorized_operations.ON_TOPIC)
+    return {**told, "is_internal": name in topic_names.INTERNAL}

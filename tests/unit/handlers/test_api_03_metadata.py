@@ -406,3 +406,11 @@ def test_topics_that_come_and_go_leave_nothing_behind() -> None:
     services.image = replace(image, topics={})
     metadata(services, 12, [])
     assert pieces.kept_count() == 0
+
+
+@pytest.mark.parametrize("version", [1, 9, 13])
+def test_an_internal_topic_is_one_before_it_is_there(version: int) -> None:
+    answer = metadata(a_service(), version, ["__share_group_state", "nope"])
+    told = {topic["name"]: topic["is_internal"] for topic in answer["topics"]}
+    assert told == {"__share_group_state": True, "nope": False}
+    assert set(codes(answer).values()) == {3}

@@ -262,3 +262,11 @@ def test_page_after_page_tells_each_partition_once(limit: int) -> None:
         ("t2", 0),
         ("t2", 1),
     ]
+
+
+def test_an_internal_topic_is_one_before_it_is_there() -> None:
+    topics = describe(["__transaction_state", "nope"])["topics"]
+    assert {topic["name"]: (topic["error_code"], topic["is_internal"]) for topic in topics} == {
+        "__transaction_state": (3, True),
+        "nope": (3, False),
+    }
