@@ -109,6 +109,8 @@ class Node:
         parts.groups.start()
         parts.transactions.start()
         parts.metadata.begin(image)
+        if parts.is_alone and parts.has_lost_power():
+            await done(parts.metadata.begin_epochs())
         self.listening.start()
         if not await _unless(stopping, done(parts.metadata.serve())):
             # As if it were killed: a clean end would hide what it may have lost from its next life.

@@ -224,6 +224,11 @@ class Parts:
             unclean=is_starting and in_cluster and self.has_lost_power(),
         )
 
+    @property
+    def is_alone(self) -> bool:
+        """A single node, of which there can be no other."""
+        return not self._opened.is_cluster
+
     def has_lost_power(self) -> bool:
         """Whether anything that was written may be missing."""
         return any(log_dir.power_lost for log_dir in self._around.log_dirs)

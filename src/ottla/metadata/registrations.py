@@ -94,6 +94,25 @@ def may_serve(image: MetadataImage, broker_id: int, settings: TopicSettings) -> 
     return True
 
 
+def decide_new_epochs(
+    image: MetadataImage, broker_id: int, settings: TopicSettings
+) -> Decision[None]:
+    """A new leader epoch for all that a single node leads, after a loss of power.
+
+    What it may have lost had its offsets in the old epoch. Given to other records in the same one,
+    a consumer that had read further could not find out, and would miss the others.
+    """
+    writes = PartitionWrites(image)
+    for topic in image.topics.values():
+        for index, state in topic.partitions.items():
+            if state.leader == broker_id:
+                change = PartitionChange(
+                    state, lambda _: True, settings.min_in_sync(topic), new_epoch=True
+                )
+                writes.add(topic, index, change.built())
+    return decided(image, writes.operations(), None)
+
+
 def decide_hand_over(
     image: MetadataImage, broker_id: int, settings: TopicSettings
 ) -> Decision[Done] | None:

@@ -30,7 +30,7 @@ from ottla.metadata.configs.broker_config import BrokerConfig
 from ottla.metadata.decision import Decision
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.nodes import DamagedNode
-from ottla.metadata.registrations import decide_serving, may_serve
+from ottla.metadata.registrations import decide_new_epochs, decide_serving, may_serve
 from ottla.metadata.store import Change, MetadataStore, Snapshot, StoreRefused, VersionConflict
 from ottla.metadata.topic_settings import TopicSettings, settings_of
 from ottla.runtime.duty_runner import DutyRunner
@@ -182,6 +182,11 @@ class MetadataDriver:
             except VersionConflict:
                 continue  # another broker was the first
             return
+
+    def begin_epochs(self) -> Deferred[None]:
+        """For a single node that may have lost records, before anybody can ask it."""
+        settings = self.settings
+        return self.submit(lambda image: decide_new_epochs(image, self.broker_id, settings()))
 
     def begin(self, acted_on: MetadataImage) -> None:
         """The replicas are open, as `acted_on` has them: from now on this broker follows."""

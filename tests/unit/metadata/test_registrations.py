@@ -12,6 +12,7 @@ from ottla.metadata import nodes, paths
 from ottla.metadata.nodes import StateContent
 from ottla.metadata.registrations import (
     decide_hand_over,
+    decide_new_epochs,
     decide_serving,
     decide_stopping,
     decide_unregister,
@@ -78,6 +79,20 @@ def test_a_later_life_is_not_spoken_for() -> None:
     stale = decide_serving(a_cluster(state(2, 2, 3), fenced=True).image, 1)
     with pytest.raises(VersionConflict):
         cluster.store.commit(stale.writes)
+
+
+def test_a_single_node_that_may_have_lost_records_leads_in_a_new_epoch() -> None:
+    """Else other records would be given the same offsets in the same epoch."""
+    cluster = Cluster(brokers=(1,))
+    cluster.create_on("t", (1,), (1,))
+    before = cluster.image.topics["t"].partitions
+    for times in (1, 2):
+        cluster.run(lambda image: decide_new_epochs(image, 1, SETTINGS))
+        after = cluster.image.topics["t"].partitions
+        assert {index: state.leader_epoch for index, state in after.items()} == {0: times, 1: times}
+        assert all(state.leader == 1 and state.in_sync == (1,) for state in after.values())
+    assert {state.leader_epoch for state in before.values()} == {0}
+    assert cluster.same_as_store()
 
 
 def test_who_is_gone_does_not_take_part() -> None:
