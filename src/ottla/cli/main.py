@@ -12,7 +12,7 @@ import os
 import sys
 from types import TracebackType
 
-from ottla.cli.failure import Failure
+from ottla.cli.failure import INTERRUPTED, Failure
 
 
 def app() -> None:
@@ -53,7 +53,7 @@ def run_command(arguments: list[str]) -> int:
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 0
     except KeyboardInterrupt:  # typer's own way to end, for who is faster than typer
-        return 130
+        return INTERRUPTED
     except OSError as cause:
         if cause.errno != errno.ENOSPC:
             raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from ottla.cli.failure import Failure
+from ottla.cli.failure import INTERRUPTED, Failure
 from ottla.cli.model import RecordToSend, SenderSettings
 from ottla.cli.options import (
     BOOTSTRAP_DEFAULT,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ottla.cli.record_sender import RecordSender
 
 app = command_app()
-INTERRUPTED = 130
 
 
 class Compression(StrEnum):

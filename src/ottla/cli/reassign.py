@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.failure import Failure
+from ottla.cli.failure import INTERRUPTED, Failure
 from ottla.cli.options import (
     BOOTSTRAP_DEFAULT,
     Bootstrap,
@@ -125,9 +125,8 @@ def _follow(reassigner: Reassigner, plan: Plan) -> None:
     try:
         reassign_progress.show(reassigner.follow(plan))
     except KeyboardInterrupt:
-        raise Failure(
-            "the moves go on: ottla reassign status shows them, verify ends their throttle"
-        ) from None
+        note("the moves go on: ottla reassign status shows them, verify ends their throttle")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()
