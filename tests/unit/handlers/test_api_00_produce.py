@@ -34,11 +34,10 @@ from tests.unit.replication.replicas import TOPIC_ID
 VERSION = 13
 
 
-def produce(
-    broker: ClusterBroker, *, acks: int = -1, version: int = VERSION, records: bytes | None = None
-) -> Any:
-    data = {"index": 0, "records": records or batch()}
-    topic = {"name": "topic", "topic_id": TOPIC_ID, "partition_data": [data]}
+def ask(broker: ClusterBroker, version: int, acks: int, name: str, batches: list[bytes]) -> Any:
+    """One batch for each partition, and no transactional id."""
+    data = [{"index": index, "records": records} for index, records in enumerate(batches)]
+    topic = {"name": name, "topic_id": TOPIC_ID, "partition_data": data}
     return broker.ask(
         api_00_produce,
         version,
@@ -47,6 +46,12 @@ def produce(
         timeout_ms=1000,
         topic_data=[topic],
     )
+
+
+def produce(
+    broker: ClusterBroker, *, acks: int = -1, version: int = VERSION, records: bytes | None = None
+) -> Any:
+    return ask(broker, version, acks, "topic", [records or batch()])
 
 
 def of_one(answer: Any, version: int = VERSION) -> Any:
@@ -263,20 +268,6 @@ def test_of_a_partition_that_is_named_twice_the_last_batch_counts(
     assert told(topic(batch(1), b"broken")) == (INVALID_RECORD, -1, 4)
     assert told(topic(batch(1), batch(1)), acks=2) == (INVALID_REQUIRED_ACKS, -1, 4)
     assert told(topic(), topic(batch(1))) == (NONE, 4, 5)
-
-
-def ask(broker: ClusterBroker, version: int, acks: int, name: str, batches: list[bytes]) -> Any:
-    """One batch for each partition, and no transactional id."""
-    data = [{"index": index, "records": records} for index, records in enumerate(batches)]
-    topic = {"name": name, "topic_id": TOPIC_ID, "partition_data": data}
-    return broker.ask(
-        api_00_produce,
-        version,
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=1000,
-        topic_data=[topic],
-    )
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
